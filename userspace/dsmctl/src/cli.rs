@@ -5,7 +5,6 @@ mod create;
 mod simulation;
 mod trial;
 
-use create::filler;
 pub use create::*;
 pub use simulation::*;
 pub use trial::*;
@@ -423,7 +422,6 @@ fn directory(variable: &str, usual: &str) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use super::create::{length, sector};
     use super::simulation::{size, unit};
     use super::*;
     use clap::CommandFactory;

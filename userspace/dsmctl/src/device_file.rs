@@ -6,10 +6,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{anyhow, bail, ensure, Context, Result};
-use clap::error::{ContextKind, ContextValue};
-use clap::Parser;
 
-use crate::cli::{self as args, Create};
+use crate::cli::{self as args, Create, Features};
 use crate::create;
 use database::config::{self, Config, Word};
 use database::place;
@@ -22,14 +20,6 @@ use dm::sysfs::Sysfs;
 use drive::identity::{self, Identities};
 use runtime::text::{self, printable};
 use runtime::whole;
-
-/// A device as `dsmctl create` would be called: one truth about the options.
-#[derive(Debug, Parser)]
-#[command(no_binary_name = true, disable_help_flag = true)]
-struct Words {
-    #[command(flatten)]
-    create: Create,
-}
 
 /// A device that has a file.
 #[derive(Clone, Debug)]
@@ -60,51 +50,45 @@ pub(crate) fn all(dir: &Path) -> Result<Vec<(String, Result<DeviceFile>)>> {
 
 fn create_of(c: &Config) -> Result<Option<Create>, String> {
     let Some(drive) = &c.drive else { return Ok(None) };
-    let drive = drive.to_str().ok_or("drive: it is not UTF-8")?;
-    let mut words = vec![c.device.clone(), drive.to_owned()];
-    let options = [
-        ("start", &c.start),
-        ("size", &c.size),
-        ("policy", &c.policy),
-        ("groups", &c.groups),
-        ("streams", &c.streams),
-        ("discard-granularity", &c.discard_granularity),
-        ("discard-alignment", &c.discard_alignment),
-    ];
-    let given = |(key, word): (&str, &Option<Word>)| Some(format!("--{key}={}", word.as_ref()?.0));
-    words.extend(options.into_iter().filter_map(given));
-    words.extend(c.wwid.iter().map(|wwid| format!("--wwid={wwid}")));
-    words.extend(
-        c.features
-            .iter()
-            .map(|(name, Word(value))| format!("--feature={name}={value}")),
-    );
-    // Where dsmd serves it, that switches discards on.
-    if c.dbpath.is_none() && c.discard != Mode::Off {
-        words.push(format!("--discard={}", c.discard));
-    }
-    let Words { create } = Words::try_parse_from(words).map_err(|e| reason(&e))?;
-    create.features.follow_drive()?;
-    Ok(Some(create))
+    let feature = |(name, Word(value)): (&String, &Word)| {
+        let said = format!("{name}={value}");
+        args::feature(&said).map_err(|why| format!("feature={said}: {why}"))
+    };
+    let features = Features {
+        policy: option("policy", &c.policy, policy)?,
+        groups: option("groups", &c.groups, args::count)?,
+        streams: option("streams", &c.streams, args::count)?.unwrap_or_default(),
+        // Where dsmd serves it, that switches discards on.
+        discard: (c.dbpath.is_none() && c.discard != Mode::Off).then_some(c.discard),
+        discard_granularity: option("discard-granularity", &c.discard_granularity, args::piece)?,
+        discard_alignment: option("discard-alignment", &c.discard_alignment, args::piece)?,
+        features: c.features.iter().map(feature).collect::<Result<_, _>>()?,
+    };
+    features.follow_drive()?;
+    Ok(Some(Create {
+        name: c.device.clone(),
+        dev: drive.clone(),
+        features,
+        start: option("start", &c.start, args::sector)?.unwrap_or_default(),
+        size: option("size", &c.size, args::length)?,
+        wwid: c.wwid.clone(),
+    }))
 }
 
-/// What clap says, without the usage that goes with a command line.
-fn reason(e: &clap::Error) -> String {
-    let text = |kind| match e.get(kind) {
-        Some(ContextValue::String(s)) => Some(s.clone()),
-        Some(ContextValue::Strings(s)) => Some(s.join(", ")),
-        _ => None,
-    };
-    let (arg, value) = (text(ContextKind::InvalidArg), text(ContextKind::InvalidValue));
-    let reason = std::error::Error::source(e).map(|s| format!("{s}"));
-    let allowed = text(ContextKind::ValidValue).map(|v| format!("it must be one of {v}"));
-    match (arg, value, reason.or(allowed)) {
-        (Some(arg), Some(value), Some(why)) => {
-            let key = arg.trim_start_matches('-').split(' ').next().unwrap_or_default();
-            format!("{key}={value}: {why}")
-        }
-        _ => e.to_string().lines().next().unwrap_or_default().to_owned(),
-    }
+/// A key's value, as the option of this name takes it.
+fn option<T>(
+    key: &str,
+    word: &Option<Word>,
+    read: fn(&str) -> Result<T, String>,
+) -> Result<Option<T>, String> {
+    let read = |Word(value): &Word| read(value).map_err(|why| format!("{key}={value}: {why}"));
+    word.as_ref().map(read).transpose()
+}
+
+fn policy(s: &str) -> Result<String, String> {
+    let all = policies::names();
+    let known = all.contains(&s).then(|| s.to_owned());
+    known.ok_or_else(|| format!("it must be one of {}", all.join(", ")))
 }
 
 /// Refuses another drive than the one that is named.

@@ -117,16 +117,16 @@ pub struct Grow {
     pub dry: DryRun,
 }
 
-pub(super) fn filler(s: &str) -> Result<u64, String> {
+pub(crate) fn filler(s: &str) -> Result<u64, String> {
     sizes::bytes(s).ok_or_else(|| "it must be a number of bytes, such as 0 or 1G".into())
 }
 
-pub(super) fn sector(s: &str) -> Result<u64, String> {
+pub(crate) fn sector(s: &str) -> Result<u64, String> {
     sizes::sectors(s)
         .ok_or_else(|| "it must be a number of sectors, or of bytes with a suffix, such as 1MiB".into())
 }
 
-pub(super) fn length(s: &str) -> Result<u64, String> {
+pub(crate) fn length(s: &str) -> Result<u64, String> {
     match sector(s)? {
         0 => Err("it must be one sector or more".into()),
         n => Ok(n),
@@ -168,11 +168,11 @@ fn auto<T>(word: &str, number: Option<T>, what: &str) -> Result<Auto<T>, String>
     }
 }
 
-fn count(s: &str) -> Result<Auto<u32>, String> {
+pub(crate) fn count(s: &str) -> Result<Auto<u32>, String> {
     auto(s, s.parse().ok(), "a number")
 }
 
-fn piece(s: &str) -> Result<Auto<u64>, String> {
+pub(crate) fn piece(s: &str) -> Result<Auto<u64>, String> {
     auto(s, sizes::bytes(s), "a number of bytes, such as 128K")
 }
 
@@ -186,7 +186,7 @@ const OPTIONS: [&str; 6] = [
     "discard_alignment",
 ];
 
-fn feature(s: &str) -> Result<(String, String), String> {
+pub(crate) fn feature(s: &str) -> Result<(String, String), String> {
     let is_word = |w: &str| !w.is_empty() && w.bytes().all(|b| b.is_ascii_graphic());
     let Some((name, value)) = s.split_once('=').filter(|(n, v)| is_word(n) && is_word(v)) else {
         return Err("it must be NAME=VALUE".into());
