@@ -6,11 +6,11 @@
 //! are read before and after.  They count what others write, too: a stamp has
 //! arrived when its counter moved by no less than was written.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-use anyhow::{bail, ensure, Context, Result};
+use anyhow::{ensure, Context, Result};
 use serde::Serialize;
 
 use crate::borrowed::{self, Guest};
@@ -106,45 +106,76 @@ struct Verified {
 /// Whether stamps arrive, as an exit status.
 pub(crate) fn verify(a: &Verify, out: Output) -> Result<u8> {
     let device = Device::open(&a.name)?;
-    let sysfs = Sysfs::default();
-    let below = streams::below(&sysfs, &Dm::open()?, device.devno)?;
-    let status = device.status().map_err(|e| refused(&a.name, e))?;
-    let mut v = Verified {
+    let below = streams::below(&Sysfs::default(), &Dm::open()?, device.devno)?;
+    let (verdict, reason, rows) = find(a, &device, &below)?;
+    let v = Verified {
         name: device.name.clone(),
         disk: below.disks.join(", "),
-        verdict: VerifyVerdict::NotStamped,
-        reason: String::new(),
-        rows: Vec::new(),
+        verdict,
+        reason,
+        rows,
     };
-    match below.disks.as_slice() {
-        _ if status.policy == "none" => {
-            let affords = below::of_stack(&sysfs, &below, &|all| all);
-            (v.verdict, v.reason) = (VerifyVerdict::Nothing, unused(&affords));
-        }
-        [disk] => match counters(disk)? {
-            Ok(_) if status.layout == "none" => v.reason = unstamped(&status, &below),
-            Ok(counters) => {
-                v.rows = measure(a, &device, &counters)?;
-                (v.verdict, v.reason) = judge(&v.rows);
-            }
-            Err(why) => (v.verdict, v.reason) = why,
-        },
-        _ => {
-            ensure!(
-                status.source == "stacked",
-                "{}: it lies on several disks ({}), whose counts cannot be separated",
-                a.name,
-                v.disk
-            );
-            v.reason = unstamped(&status, &below);
-        }
-    }
     crate::print(out, &v, || text(&v))?;
     Ok(match v.verdict {
         VerifyVerdict::Arrive => 0,
         VerifyVerdict::Nothing => NOTHING,
         _ => NO,
     })
+}
+
+type Answer = (VerifyVerdict, String, Vec<StreamRow>);
+
+/// What there is to say, and what was measured.
+fn find(a: &Verify, device: &Device, below: &LowerStack) -> Result<Answer> {
+    let without = |verdict, reason: String| Ok((verdict, reason, Vec::new()));
+    let (sysfs, status) = (
+        Sysfs::default(),
+        device.status().map_err(|e| refused(&a.name, e))?,
+    );
+    if status.policy == "none" {
+        let affords = below::of_stack(&sysfs, below, &|all| all);
+        return without(VerifyVerdict::Nothing, unused(&affords));
+    }
+    let ([disk], [leaf]) = (below.disks.as_slice(), below.leaves.as_slice()) else {
+        ensure!(
+            status.source == "stacked",
+            "{}: it lies on several disks ({}), whose counts cannot be separated",
+            a.name,
+            below.disks.join(", ")
+        );
+        return without(VerifyVerdict::NotStamped, unstamped(&status, below));
+    };
+    let node = Path::new("/dev").join(disk);
+    let opened = Namespace::open(&node).with_context(|| format!("{}: cannot open it", node.display()))?;
+    let Some(namespace) = opened else {
+        let (verdict, reason) = match disk.starts_with("sd") {
+            true => (
+                VerifyVerdict::Unknown,
+                "a SCSI disk is sent the lifetime hint as a group number, if it has permanent streams; \
+                 it does not count by group, so that nothing can be proved",
+            ),
+            false => (
+                VerifyVerdict::Ignored,
+                "this device ignores stamps: it is neither an NVMe namespace nor a SCSI disk",
+            ),
+        };
+        return without(verdict, reason.into());
+    };
+    let handles = namespace
+        .handles()
+        .with_context(|| format!("{}: cannot ask for its placement handles", node.display()))?;
+    if handles.is_none() {
+        let reason = "this device ignores stamps: the namespace has no placement handles (FDP)";
+        return without(VerifyVerdict::Ignored, reason.into());
+    }
+    if status.layout == "none" {
+        return without(VerifyVerdict::NotStamped, unstamped(&status, below));
+    }
+    let block = sysfs.number(*leaf, "queue/logical_block_size");
+    let block = block.with_context(|| format!("{disk}: cannot determine its block size"))?;
+    let rows = measure(a, device, &StreamCounters { namespace, block })?;
+    let (verdict, reason) = judge(&rows);
+    Ok((verdict, reason, rows))
 }
 
 /// Why there is nothing to verify.
@@ -181,38 +212,6 @@ fn text(v: &Verified) -> String {
         text = grid.text() + "\n";
     }
     text + &format!("{} on {}: {}\n", v.name, v.disk, v.reason)
-}
-
-/// How a disk counts; a disk that does not, with the reason.
-fn counters(disk: &str) -> Result<Result<StreamCounters, (VerifyVerdict, String)>> {
-    let node = Path::new("/dev").join(disk);
-    let opened = Namespace::open(&node).with_context(|| format!("{}: cannot open it", node.display()))?;
-    if let Some(namespace) = opened {
-        let handles = namespace
-            .handles()
-            .with_context(|| format!("{}: cannot ask for its placement handles", node.display()))?;
-        if handles.is_none() {
-            let reason = "this device ignores stamps: the namespace has no placement handles (FDP)";
-            return Ok(Err((VerifyVerdict::Ignored, reason.into())));
-        }
-        let block = Path::new("/sys/class/block")
-            .join(disk)
-            .join("queue/logical_block_size");
-        let block = fs::read_to_string(block)?.trim().parse()?;
-        return Ok(Ok(StreamCounters { namespace, block }));
-    }
-    let (verdict, reason) = match disk.starts_with("sd") {
-        true => (
-            VerifyVerdict::Unknown,
-            "a SCSI disk is sent the lifetime hint as a group number, if it has permanent streams; \
-             it does not count by group, so that nothing can be proved",
-        ),
-        false => (
-            VerifyVerdict::Ignored,
-            "this device ignores stamps: it is neither an NVMe namespace nor a SCSI disk",
-        ),
-    };
-    Ok(Err((verdict, reason.into())))
 }
 
 impl StreamCounters {
@@ -286,18 +285,9 @@ impl VerifyFile {
 }
 
 fn region(device: &Device, scratch: &VerifyFile) -> Result<Region> {
-    let text = match scratch.id {
-        0 => "regions".to_owned(),
-        id => format!("regions {} 1", id - 1),
-    };
-    let reply = device.message(&text).map_err(|e| refused(&device.name, e))?;
-    for line in reply.lines() {
-        let region: Region = line.parse()?;
-        if region.id == scratch.id && region.side == scratch.side {
-            return Ok(region);
-        }
-    }
-    bail!("{}: somebody else changed the table meanwhile", device.name)
+    let mut all = device.regions()?.into_iter();
+    let own = all.find(|r| r.id == scratch.id && r.side == scratch.side);
+    own.with_context(|| format!("{}: somebody else changed the table meanwhile", device.name))
 }
 
 /// Why a policy has no streams to give.
@@ -388,22 +378,22 @@ fn write_and_measure(
 
 fn judge(rows: &[StreamRow]) -> (VerifyVerdict, String) {
     let telling: Vec<&StreamRow> = rows.iter().filter(|r| r.proof).collect();
-    let arrived = telling.iter().filter(|r| r.arrived()).count();
-    let (verdict, reason) = match (arrived, telling.len()) {
-        (_, 0) => (
+    let (arrived, all) = (telling.iter().filter(|r| r.arrived()).count(), telling.len());
+    let (verdict, reason) = match arrived {
+        _ if all == 0 => (
             VerifyVerdict::Unknown,
             "all stamps lead where writes without a stamp go, so that nothing can be proved",
         ),
-        (0, _) => (
+        0 => (
             VerifyVerdict::Ignored,
             "this device ignores stamps: it counted none of the writes where they were sent",
         ),
-        (some, all) if some == all => (
+        n if n == all => (
             VerifyVerdict::Arrive,
             "the stamps arrive: the device counted every write where it was sent",
         ),
-        (some, all) => {
-            let reason = format!("the device counted {some} of {all} kinds of writes where they were sent");
+        n => {
+            let reason = format!("the device counted {n} of {all} kinds of writes where they were sent");
             return (VerifyVerdict::Unknown, reason);
         }
     };
