@@ -60,10 +60,13 @@ fn run(args: &Args) -> Result<u8> {
         "-o json: this command has no data to print; nothing was done"
     );
     let _progress = match &args.command {
-        // They have a screen, or a bar.
+        // They have a screen, or more to say.
         Command::Status(_) | Command::Simulate(_) => None,
-        Command::Record(a) => Some(ProgressLine::begin(a.seconds)),
-        _ => Some(ProgressLine::begin(None)),
+        Command::Record(a) => {
+            let of = a.seconds.map_or_else(String::new, |n| format!(" of {n}"));
+            Some(ProgressLine::begin(move || of.clone()))
+        }
+        _ => Some(ProgressLine::begin(String::new)),
     };
     let done = match &args.command {
         Command::Verify(a) => return verify::verify(a, out),

@@ -12,13 +12,12 @@ const EVERY: Duration = Duration::from_secs(10);
 pub(crate) struct ProgressLine(#[allow(dead_code)] Option<Sender<()>>);
 
 impl ProgressLine {
-    pub(crate) fn begin(seconds: Option<u64>) -> Self {
-        let of = seconds.map_or_else(String::new, |n| format!(" of {n}"));
-        Self(io::stderr().is_terminal().then(|| {
-            every(EVERY, move |passed| {
-                eprintln!("dsmctl: at work for {}{of} seconds", passed.as_secs());
-            })
-        }))
+    /// With what there is to say beside the time.
+    pub(crate) fn begin(more: impl Fn() -> String + Send + 'static) -> Self {
+        let print = move |passed: Duration| {
+            eprintln!("dsmctl: at work for {} seconds{}", passed.as_secs(), more());
+        };
+        Self(io::stderr().is_terminal().then(|| every(EVERY, print)))
     }
 }
 

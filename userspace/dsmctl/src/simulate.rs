@@ -5,20 +5,21 @@ mod answer;
 mod text;
 
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, IsTerminal};
+use std::io::{BufReader, BufWriter};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread;
-use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
 use serde_json::json;
 
 use crate::cli::{DeletedFiles, Discards, Output, Simulate, MIN_UNIT, UNIT};
+use crate::progress::ProgressLine;
 use database::rules::Rules;
 use dm::class::Class;
 use dm::memory;
+use drive::afford::affords;
 use simulate::flash::PAGE;
 use simulate::sim::discard::{self, Rule};
 use simulate::sim::pieces::Pieces;
@@ -80,12 +81,15 @@ pub(crate) fn simulate(a: &Simulate, out: Output) -> Result<()> {
         });
     }
     let plain = &played[0];
+    let (spare, copies) = (model.spare_units(pages), model.destination.into());
+    let greedy = |o: &Simulated| o.by_stream.len() > 1 && !affords(o.open_units, spare, copies);
     let mut outcomes = Vec::new();
     for p in played.iter().filter(|p| p.discard || a.discard != Discards::On) {
         let done = run_all(p, &model, &specs, a.jobs).with_context(named)?;
         outcomes.extend(specs.iter().zip(done).map(|(spec, outcome)| PolicyRun {
             spec,
             discard: p.discard,
+            greedy: outcome.as_ref().is_ok_and(greedy),
             outcome,
         }));
     }
@@ -120,15 +124,11 @@ pub(crate) fn simulate(a: &Simulate, out: Output) -> Result<()> {
         }
         _ => Vec::new(),
     };
-    let room = Headroom {
-        spare: model.spare_units(pages),
-        copies: model.destination.into(),
-    };
     let chosen = model.drive_units(pages).why();
-    crate::print(out, &rows(&outcomes, room.spare, &chosen), || {
-        answered(&outcomes, room, &found, &fewer)
+    crate::print(out, &rows(&outcomes, spare, &chosen), || {
+        answered(&outcomes, &found, &fewer)
             + &text(&plain.trace, &plain.profile, &model, pages, &specs, &outcomes)
-            + &fit(&outcomes, room, &chosen)
+            + &fit(&outcomes, spare, copies, &chosen)
     })
 }
 
@@ -166,6 +166,8 @@ struct Played {
 struct PolicyRun<'a> {
     spec: &'a Spec,
     discard: bool,
+    /// Whether its streams hold more spare units than the drive can afford.
+    greedy: bool,
     /// Or why it does not fit the drive.
     outcome: Result<Simulated, SimError>,
 }
@@ -183,19 +185,9 @@ impl PolicyRun<'_> {
 fn usual(streams: u8, rules: bool) -> Vec<Spec> {
     let fits = |groups: &u8| 2 * groups + 2 <= streams;
     let of = |groups: u8| format!("dsm:groups={groups}").parse();
-    let mut specs = Spec::all(rules);
-    let at = specs
-        .iter()
-        .position(|s| s.to_string() == "dsm")
-        .map_or(0, |n| n + 1);
-    specs.splice(
-        at..at,
-        [2, 4, 5, 7]
-            .into_iter()
-            .filter(fits)
-            .map(|k| of(k).expect("K is in range")),
-    );
-    specs
+    let others = [2, 4, 5, 7].into_iter().filter(fits);
+    let others = others.map(|k| of(k).expect("K is in range"));
+    Spec::all(rules).into_iter().chain(others).collect()
 }
 
 /// The write amplification of a policy with ever more streams.
@@ -253,8 +245,13 @@ fn run_all(
     let available = memory::available();
     let needed = |spec: &Spec| sim::bytes_needed(profile, model, spec, pages);
     let most = specs.iter().map(needed).max().unwrap_or(1);
-    let progress = AtomicU64::new(0);
-    let over = AtomicBool::new(false);
+    let total = (profile.writes() * specs.len() as u64).max(1);
+    let progress = Arc::new(AtomicU64::new(0));
+    let seen = Arc::clone(&progress);
+    let _line = ProgressLine::begin(move || {
+        let done = seen.load(Ordering::Relaxed) * 100 / total;
+        format!(": {} %", done.min(100))
+    });
     let run = |spec: &Spec| {
         let bytes = [needed(spec), available];
         let [needed, available] = bytes.map(|n| n >> 20);
@@ -278,18 +275,9 @@ fn run_all(
         Some(jobs) => usize::from(jobs),
         None => processors().min((available / 2 / most) as usize).max(1),
     };
-    let total = profile.writes() * specs.len() as u64;
     thread::scope(|scope| {
-        let bar = io::stderr()
-            .is_terminal()
-            .then(|| scope.spawn(|| show_progress(&progress, total, &over)));
-        let workers: Vec<_> = (0..threads.min(specs.len())).map(|_| scope.spawn(work)).collect();
-        for worker in workers {
-            worker.join().expect("a policy does not panic");
-        }
-        over.store(true, Ordering::Relaxed);
-        if let Some(bar) = bar {
-            bar.thread().unpark();
+        for _ in 0..threads.min(specs.len()) {
+            scope.spawn(work);
         }
     });
     let outcomes = outcomes.into_iter().filter_map(OnceLock::into_inner);
@@ -298,21 +286,6 @@ fn run_all(
         outcome => Ok(outcome),
     };
     Ok(outcomes.map(fits).collect::<Result<Vec<_>, SimError>>()?)
-}
-
-/// On runs of more than a second.
-fn show_progress(progress: &AtomicU64, total: u64, over: &AtomicBool) {
-    thread::park_timeout(Duration::from_secs(1));
-    let mut shown = false;
-    while !over.load(Ordering::Relaxed) {
-        let done = (progress.load(Ordering::Relaxed) * 100 / total.max(1)).min(100) as usize;
-        eprint!("\r[{:<50}] {done:3} %", "#".repeat(done / 2));
-        shown = true;
-        thread::park_timeout(Duration::from_millis(200));
-    }
-    if shown {
-        eprint!("\r{:60}\r", "");
-    }
 }
 
 /// `null`: the policy does not fit the drive.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use dm::class::Class;
-use drive::afford::{affords, Copies};
+use drive::afford::Copies;
 use runtime::grid::{or_dash, Grid};
 use runtime::text::wrap;
 use simulate::flash::{Gc, PAGE};
@@ -84,23 +84,9 @@ pub(super) fn done<'a, 'b>(
     runs.iter().filter_map(|r| Some((r, r.outcome.as_ref().ok()?)))
 }
 
-/// The spare units of the drive that is played.
-#[derive(Clone, Copy)]
-pub(super) struct Headroom {
-    pub(super) spare: u64,
-    pub(super) copies: Copies,
-}
-
-impl Headroom {
-    /// Whether streams lose nothing there.
-    fn has_for(self, o: &Simulated) -> bool {
-        o.by_stream.len() < 2 || affords(o.open_units, self.spare, self.copies)
-    }
-}
-
 /// What `auto` has chosen; what does not fit, and what takes more spare units than streams
 /// are worth.
-pub(super) fn fit(runs: &[PolicyRun], room: Headroom, chosen: &str) -> String {
+pub(super) fn fit(runs: &[PolicyRun], spare: u64, copies: Copies, chosen: &str) -> String {
     let mut s = String::new();
     if runs.iter().any(|r| r.spec.is_auto()) {
         let _ = writeln!(s, "\n{}", filled(&format!("auto is {chosen}.")));
@@ -118,18 +104,17 @@ pub(super) fn fit(runs: &[PolicyRun], room: Headroom, chosen: &str) -> String {
         let _ = writeln!(s, "\n{}", filled(&line));
     }
     let holds = |(r, o): (&PolicyRun<'_>, &Simulated)| (o.open_units, r.spec.name().to_owned());
-    let too_much = |(_, o): &(&PolicyRun<'_>, &Simulated)| !room.has_for(o);
-    let greedy: BTreeSet<(u64, String)> = done(runs).filter(too_much).map(holds).collect();
+    let greedy = done(runs).filter(|(r, _)| r.greedy);
+    let greedy: BTreeSet<(u64, String)> = greedy.map(holds).collect();
     if !greedy.is_empty() {
         let each: Vec<String> = greedy
             .iter()
             .map(|(open, name)| format!("{name} ({open})"))
             .collect();
         let line = format!(
-            "Warning: {} or more of the drive's {} spare erase units is held by the streams of {}; \
+            "Warning: {} or more of the drive's {spare} spare erase units is held by the streams of {}; \
              collection lacks them, and on a drive with more units these policies do better.",
-            room.copies.share_text(),
-            room.spare,
+            copies.share_text(),
             each.join(", ")
         );
         let _ = writeln!(s, "\n{}", filled(&line));
@@ -150,14 +135,14 @@ pub(super) fn best<'a>(runs: &'a [PolicyRun<'_>]) -> Option<(&'a PolicyRun<'a>, 
 
 /// What streams and discards save, and what follows.  `fewer`: the best with ever more
 /// streams.
-pub(super) fn answered(runs: &[PolicyRun<'_>], room: Headroom, found: &Found, fewer: &[(u8, f64)]) -> String {
+pub(super) fn answered(runs: &[PolicyRun<'_>], found: &Found, fewer: &[(u8, f64)]) -> String {
     let cells: Vec<AnswerCell<'_>> = done(runs)
         .filter(|(r, _)| r.spec.is_of_the_module())
         .map(|(r, o)| AnswerCell {
             policy: r.spec.name(),
             discard: r.discard,
             streams: o.by_stream.len() > 1,
-            greedy: !room.has_for(o),
+            greedy: r.greedy,
             waf: o.waf,
             unmapped: o.unmapped_share,
         })
