@@ -4,16 +4,15 @@
 
 use std::path::Path;
 use std::slice::from_ref;
-use std::time::Duration;
 
 use anyhow::{bail, ensure, Context, Result};
 use clap::Parser;
 use rustix::io::Errno;
 
-use crate::cli::{options, run_dir, Args, Command, DryRun, Features, Insert};
+use crate::cli::{options, Args, Command, DryRun, Features, Insert};
 use dm::devno::DevNo;
 use dm::exchange::{self, Guard};
-use dm::ioctl::{Dm, Id, Info, Line};
+use dm::ioctl::{self, Dm, Id, Line};
 use dm::journal::DeviceClaim;
 use dm::lvm;
 use dm::name;
@@ -21,13 +20,10 @@ use dm::reply::TableLine;
 use dm::segments;
 use dm::streams;
 use dm::sysfs::Sysfs;
-use proto::control::{self, Request};
+use proto::control::{Info, Request};
 
 use crate::borrowed;
 use crate::create::{block_device, would_be, Stamped};
-
-/// For an answer of dsmd's.
-const TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(crate) fn insert(a: &Insert) -> Result<()> {
     let sysfs = Sysfs::default();
@@ -170,8 +166,8 @@ pub(crate) fn withdraw(device: &str, dry: DryRun) -> Result<()> {
 
 /// Whether dsmd has switched discards on, which were off before it.
 fn discards_are_by_agent(name: &str) -> bool {
-    let answer: Result<control::Info> = control::ask_within(TIMEOUT, &run_dir(), name, Request::Info);
-    let discard = answer.ok().and_then(|info| info.discard);
+    let answer = crate::ask_soon::<Info>(name, Request::Info).ok();
+    let discard = answer.and_then(|info| info.discard);
     discard.is_some_and(|d| d.switched_on)
 }
 
@@ -193,7 +189,7 @@ fn command(name: &str, table: &TableLine) -> String {
 
 /// A device whose table can be exchanged, which LVM does not touch as long as this lives.
 struct FoundDevice {
-    info: Info,
+    info: ioctl::Info,
     lines: Vec<Line>,
     claim: DeviceClaim,
     dry: DryRun,
@@ -230,7 +226,7 @@ impl FoundDevice {
 }
 
 /// The device of a name of device-mapper's, or of a path.
-fn find(dm: &Dm, device: &str) -> Result<Info> {
+fn find(dm: &Dm, device: &str) -> Result<ioctl::Info> {
     let id = if device.contains('/') {
         Id::Dev(block_device(Path::new(device))?)
     } else {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{bail, Result};
 use serde_json::json;
 
-use crate::cli::{self as args, Output, StatusArgs};
+use crate::cli::{Output, StatusArgs};
 use crate::report;
 use crate::view::{Asks, Viewer};
 use proto::control::{FileInfo, Request};
@@ -27,7 +27,7 @@ pub(crate) fn status(a: &StatusArgs, out: Output) -> Result<()> {
     if let (true, Some(name)) = (a.watch, &a.name) {
         return watch(name, a, out);
     }
-    let viewer = Viewer::new(args::run_dir());
+    let viewer = Viewer::new();
     let names = match &a.name {
         Some(name) => [name.clone()].into(),
         None => viewer.names()?,
@@ -70,7 +70,7 @@ fn watch(name: &str, a: &StatusArgs, out: Output) -> Result<()> {
     let signals = Signals::new()?;
     let look = |drive| {
         let asks = Asks { regions: true, drive };
-        seen(&Viewer::new(args::run_dir()), name, asks)
+        seen(&Viewer::new(), name, asks)
     };
     let terminal = out == Output::Text && stdout().is_terminal();
     let first = look(true)?;

@@ -4,12 +4,12 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
 
 use anyhow::Result;
 use rustix::io::Errno;
 
+use crate::cli as args;
 use dm::device::{Device, Target};
 use dm::devno::DevNo;
 use dm::ioctl::{Dm, DmError};
@@ -18,14 +18,11 @@ use dm::streams::{self, LiveTables};
 use dm::sysfs::Sysfs;
 use drive::{below, media, switch};
 use policies::layout::{self, Layout};
-use proto::control::{self, Request};
+use proto::control::{Info, Request};
 use proto::device::{DeviceView, Kernel, State};
 use proto::reason::{Reason, ReasonKind};
 use proto::snapshot::{Moment, Snapshot};
 use runtime::text::printable;
-
-/// A dsmd that takes longer has more to say than this asks for, or does not answer.
-const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What costs something to ask.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,7 +33,6 @@ pub(crate) struct Asks {
 }
 
 pub(crate) struct Viewer {
-    run_dir: PathBuf,
     pub sysfs: Sysfs,
     pub dm: Result<Dm, DmError>,
     /// What each dsmd publishes.
@@ -57,13 +53,12 @@ pub(crate) fn denied(e: &anyhow::Error) -> bool {
 }
 
 impl Viewer {
-    /// With what dsmd publishes in this directory.
-    pub(crate) fn new(run_dir: PathBuf) -> Self {
+    pub(crate) fn new() -> Self {
+        let published = Snapshot::current(&args::run_dir());
         let mut viewer = Self {
-            published: Snapshot::current(&run_dir).map_or_else(|_| Vec::new(), |s| s.devices),
+            published: published.map_or_else(|_| Vec::new(), |s| s.devices),
             sysfs: Sysfs::default(),
             dm: Dm::open(),
-            run_dir,
         };
         // One that was killed leaves what it published; others may not see its process.
         let permitted = viewer.permitted();
@@ -123,7 +118,7 @@ impl Viewer {
         v.barred = switch::marked(Path::new(switch::DIR), sysfs, name, kernel.devno);
         // One that is stuck would not answer.
         if v.state() != Some(State::Stuck) {
-            match control::ask_within(TIMEOUT, &self.run_dir, name, Request::Info) {
+            match crate::ask_soon::<Info>(name, Request::Info) {
                 Ok(info) => v.agent = Some(info),
                 Err(e) if denied(&e) => {}
                 Err(e) => (v.agent, v.silent) = (None, Some(Reason::of(&e))),

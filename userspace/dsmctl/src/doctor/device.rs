@@ -448,7 +448,7 @@ impl Judge<'_> {
             )
             .hint("dsmd does not follow it: what is written to the journal is in no known file here, if it is here at all"),
             Ok(()) => say(Right, format!("{path} lies on it")),
-            Err(Misplaced::Hidden(_)) => say(Unknown, format!("only root can see whether {path} lies on it")),
+            Err(Misplaced::Hidden) => say(Unknown, format!("only root can see whether {path} lies on it")),
             Err(Misplaced::Unasked) => say(Unknown, format!("{path} was not looked at: dsmd hangs there")),
             Err(Misplaced::Wrong(why)) if self.d.mounts.is_empty() => {
                 say(Wrong, ink::reason(why)).hint("is the file system mounted?")

@@ -93,7 +93,7 @@ pub(crate) enum Misplaced {
     /// As text.
     Wrong(String),
     /// It could not be looked at.
-    Hidden(String),
+    Hidden,
     /// Who looks at it may never come back.
     Unasked,
 }

@@ -108,13 +108,12 @@ impl Looker<'_> {
                 d.large_leaves = large_leaves(root);
             }
             let Kernel { devno, sectors, .. } = kernel;
-            d.dbpath = Some(match self.viewer.permitted() {
-                true => match root.and_then(|r| place::of_root(&r, name, devno, sectors)) {
-                    Ok(_) => Ok(()),
-                    Err(e) if denied(&e) => Err(Misplaced::Hidden(format!("{e:#}"))),
-                    Err(e) => Err(Misplaced::Wrong(format!("{e:#}"))),
-                },
-                false => Err(Misplaced::Hidden("not permitted".into())),
+            let found = root.and_then(|r| place::of_root(&r, name, devno, sectors));
+            d.dbpath = Some(match found {
+                _ if !self.viewer.permitted() => Err(Misplaced::Hidden),
+                Ok(_) => Ok(()),
+                Err(e) if denied(&e) => Err(Misplaced::Hidden),
+                Err(e) => Err(Misplaced::Wrong(format!("{e:#}"))),
             });
         }
         d

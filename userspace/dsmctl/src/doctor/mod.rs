@@ -127,11 +127,7 @@ impl Finding {
 
 /// The exit status.
 pub(crate) fn doctor(a: &Doctor, out: Output) -> Result<u8> {
-    let facts = look(
-        &a.names,
-        configuration(&args::config_dir()),
-        &Viewer::new(args::run_dir()),
-    );
+    let facts = look(&a.names, configuration(&args::config_dir()), &Viewer::new());
     let diagnosis = Diagnosis::of(&facts, a.checkpoint_seconds.0);
     let ink = if a.report { Ink::hiding() } else { Ink::plain() };
     let json = match out {
