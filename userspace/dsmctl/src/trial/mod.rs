@@ -30,6 +30,7 @@ use dm::diskstat::{self, DiskStat};
 use dm::ioctl::Dm;
 use dm::mode::Mode;
 use dm::sysfs::Sysfs;
+use drive::below::LowerDisk;
 use drive::counters;
 use drive::media;
 use drive::switch;
@@ -120,14 +121,12 @@ impl Live {
     fn machine(&self) -> Result<Machine> {
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         let sysfs = Sysfs::default();
-        let (drive, size) = self.look(&sysfs)?;
-        let text = |name| sysfs.text(drive, name);
-        let firmware = text("device/firmware_rev").or_else(|| text("device/rev"));
+        let drive = LowerDisk::ask(&sysfs, self.look(&sysfs)?.0);
         let module = Dm::open()?.target_version("dsm")?.unwrap_or_default();
         Ok(Machine {
-            model: text("device/model").unwrap_or_default(),
-            firmware: firmware.unwrap_or_default(),
-            bytes: size * 512,
+            model: drive.model.unwrap_or_default(),
+            firmware: drive.firmware.unwrap_or_default(),
+            bytes: drive.bytes,
             kernel: kernel.trim().to_owned(),
             module: module.map(|n| n.to_string()).join("."),
             features: self.device.table_line()?.features,

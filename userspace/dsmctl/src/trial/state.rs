@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use anyhow::{bail, Context, Result};
+use anyhow::{Context, Result};
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
@@ -15,8 +15,6 @@ use dm::diskstat::DiskStat;
 use proto::control::TRIAL;
 use proto::drive::Counters;
 use runtime::{own, whole};
-
-const VERSION: u32 = 1;
 
 /// How long something lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -232,7 +230,6 @@ pub struct Current {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrialState {
-    pub version: u32,
     pub plan: TrialPlan,
     pub machine: Machine,
     pub drive: String,
@@ -251,7 +248,6 @@ pub struct TrialState {
 impl TrialState {
     pub fn new(plan: TrialPlan, machine: Machine, drive: String, no_counters: Option<String>) -> Self {
         Self {
-            version: VERSION,
             plan,
             machine,
             drive,
@@ -309,15 +305,7 @@ impl Store {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             text => text.with_context(named)?,
         };
-        let state: TrialState = serde_json::from_slice(&text).with_context(named)?;
-        if state.version != VERSION {
-            bail!(
-                "{} is of version {}, this is dsmctl for {VERSION}",
-                self.path.display(),
-                state.version
-            );
-        }
-        Ok(Some(state))
+        serde_json::from_slice(&text).map(Some).with_context(named)
     }
 
     pub fn save(&self, state: &TrialState) -> Result<()> {
