@@ -105,16 +105,7 @@ struct Verified {
 
 /// Whether stamps arrive, as an exit status.
 pub(crate) fn verify(a: &Verify, out: Output) -> Result<u8> {
-    let device = Device::open(&a.name)?;
-    let below = streams::below(&Sysfs::default(), &Dm::open()?, device.devno)?;
-    let (verdict, reason, rows) = find(a, &device, &below)?;
-    let v = Verified {
-        name: device.name.clone(),
-        disk: below.disks.join(", "),
-        verdict,
-        reason,
-        rows,
-    };
+    let v = find(a)?;
     crate::print(out, &v, || text(&v))?;
     Ok(match v.verdict {
         VerifyVerdict::Arrive => 0,
@@ -123,27 +114,31 @@ pub(crate) fn verify(a: &Verify, out: Output) -> Result<u8> {
     })
 }
 
-type Answer = (VerifyVerdict, String, Vec<StreamRow>);
-
 /// What there is to say, and what was measured.
-fn find(a: &Verify, device: &Device, below: &LowerStack) -> Result<Answer> {
-    let without = |verdict, reason: String| Ok((verdict, reason, Vec::new()));
-    let (sysfs, status) = (
-        Sysfs::default(),
-        device.status().map_err(|e| refused(&a.name, e))?,
-    );
+fn find(a: &Verify) -> Result<Verified> {
+    let (device, sysfs) = (Device::open(&a.name)?, Sysfs::default());
+    let below = streams::below(&sysfs, &Dm::open()?, device.devno)?;
+    let status = device.status().map_err(|e| refused(&a.name, e))?;
+    let disks = below.disks.join(", ");
+    let verified = |verdict, reason, rows| Verified {
+        name: device.name.clone(),
+        disk: disks.clone(),
+        verdict,
+        reason,
+        rows,
+    };
+    let without = |verdict, reason| Ok(verified(verdict, reason, Vec::new()));
     if status.policy == "none" {
-        let affords = below::of_stack(&sysfs, below, &|all| all);
+        let affords = below::of_stack(&sysfs, &below, &|all| all);
         return without(VerifyVerdict::Nothing, unused(&affords));
     }
     let ([disk], [leaf]) = (below.disks.as_slice(), below.leaves.as_slice()) else {
         ensure!(
             status.source == "stacked",
-            "{}: it lies on several disks ({}), whose counts cannot be separated",
-            a.name,
-            below.disks.join(", ")
+            "{}: it lies on several disks ({disks}), whose counts cannot be separated",
+            a.name
         );
-        return without(VerifyVerdict::NotStamped, unstamped(&status, below));
+        return without(VerifyVerdict::NotStamped, unstamped(&status, &below));
     };
     let node = Path::new("/dev").join(disk);
     let opened = Namespace::open(&node).with_context(|| format!("{}: cannot open it", node.display()))?;
@@ -169,13 +164,13 @@ fn find(a: &Verify, device: &Device, below: &LowerStack) -> Result<Answer> {
         return without(VerifyVerdict::Ignored, reason.into());
     }
     if status.layout == "none" {
-        return without(VerifyVerdict::NotStamped, unstamped(&status, below));
+        return without(VerifyVerdict::NotStamped, unstamped(&status, &below));
     }
     let block = sysfs.number(*leaf, "queue/logical_block_size");
     let block = block.with_context(|| format!("{disk}: cannot determine its block size"))?;
-    let rows = measure(a, device, &StreamCounters { namespace, block })?;
+    let rows = measure(a, &device, &StreamCounters { namespace, block })?;
     let (verdict, reason) = judge(&rows);
-    Ok((verdict, reason, rows))
+    Ok(verified(verdict, reason, rows))
 }
 
 /// Why there is nothing to verify.
@@ -242,21 +237,19 @@ impl VerifyFile {
     fn make(dir: &Directory, n: usize, map: &mut Fiemap, data: &[u8]) -> Result<Self> {
         let (class, side) = PROBES[n];
         let shown = dir.path().display();
+        let file = dir.unnamed()?;
         let mut scratch = Self {
             class,
             side,
-            file: dir.unnamed()?,
-            id: 0,
+            id: file.metadata()?.ino(),
+            file,
             extents: Vec::new(),
             writes: WRITES + n as u64,
         };
-        scratch.id = scratch.file.metadata()?.ino();
-        let fill = |scratch: &Self| -> std::io::Result<()> {
-            scratch.file.write_all_at(data, 0)?;
-            scratch.write(data)?;
-            scratch.file.sync_all()
-        };
-        fill(&scratch).with_context(|| format!("{shown}: cannot write a file of 1 MiB"))?;
+        let first = scratch.file.write_all_at(data, 0);
+        let filled = first.and_then(|()| scratch.write(data));
+        let synced = filled.and_then(|()| scratch.file.sync_all());
+        synced.with_context(|| format!("{shown}: cannot write a file of 1 MiB"))?;
         let seen = map.map(&scratch.file, &mut scratch.extents)?;
         ensure!(
             !seen.pending() && !scratch.extents.is_empty(),

@@ -93,6 +93,11 @@ impl Judge<'_> {
         format!("{command} dsmd@{}", self.name())
     }
 
+    /// The command that has dsmd serve the device, or serve it anew.
+    pub(super) fn serve(&self, runs: bool) -> String {
+        self.unit(["systemctl start", "systemctl restart"][usize::from(runs)])
+    }
+
     fn warnings(&self) -> String {
         self.unit("journalctl -p warning -n 20 -u")
     }
@@ -129,18 +134,17 @@ impl Judge<'_> {
                 "version": &a.version, "uploads": a.uploads, "refusals": a.refusals,
             }))
         };
-        let restart = self.unit("systemctl restart");
         let serves = format!("dsmd {} serves it", a.version);
         let own = env!("CARGO_PKG_VERSION");
         if a.version != own {
             let text = format!("{serves}, and this dsmctl is {own}");
-            return finding(Note, text).fix(restart);
+            return finding(Note, text).fix(self.serve(true));
         }
         match self.v.service.as_ref().map(|s| s.restarts) {
             Some(0) => finding(Right, serves),
             Some(restarts) => finding(Note, format!("{serves}; restarts: {restarts}"))
                 .fix(self.unit("journalctl -p err -n 20 -u")),
-            None => finding(Wrong, format!("{serves}, and publishes nothing")).fix(restart),
+            None => finding(Wrong, format!("{serves}, and publishes nothing")).fix(self.serve(true)),
         }
     }
 
@@ -169,11 +173,7 @@ impl Judge<'_> {
             };
         }
         let runs = self.v.service.is_some() || stuck.is_some();
-        finding.fix(self.unit(if runs {
-            "systemctl restart"
-        } else {
-            "systemctl start"
-        }))
+        finding.fix(self.serve(runs))
     }
 
     /// The command for what dsmd waits for.
@@ -233,7 +233,7 @@ impl Judge<'_> {
             if self.waits() {
                 return finding(Note, said).hint(WAITS);
             }
-            let found = finding(Wrong, said).fix(self.unit("systemctl start"));
+            let found = finding(Wrong, said).fix(self.serve(false));
             return found
                 .fix(self.dsmctl("debug reset"))
                 .hint("dsmd uploads where files are; reset restarts the counters");
@@ -293,7 +293,7 @@ impl Judge<'_> {
                 Some(made) => {
                     let made = time(made);
                     let text = format!("{since}; the database made one {made} ago, which dsmd did not see");
-                    finding(Wrong, text).fix(self.unit("systemctl restart"))
+                    finding(Wrong, text).fix(self.serve(true))
                 }
                 None => finding(Wrong, format!("{since}: the database makes none"))
                     .fix("mongosh --quiet --eval 'db.adminCommand({fsync: 1})'")
@@ -386,13 +386,7 @@ impl Judge<'_> {
             if self.waits() {
                 return finding(Note, text).hint(WAITS);
             }
-            let served = self.v.agent.is_some();
-            let fix = self.unit(if served {
-                "systemctl restart"
-            } else {
-                "systemctl start"
-            });
-            return finding(Wrong, text).fix(fix);
+            return finding(Wrong, text).fix(self.serve(self.v.agent.is_some()));
         }
         match k.status.discard.state {
             state @ (Mode::On | Mode::Watch) => {

@@ -380,8 +380,8 @@ impl Judge<'_> {
             if self.waits() {
                 return finding(Note, text).hint(WAITS);
             }
-            let start = || self.unit("systemctl start");
-            return finding(Wrong, text).fix(agent.map_or_else(start, |_| self.dsmctl("debug refresh")));
+            let fix = agent.map_or_else(|| self.serve(false), |_| self.dsmctl("debug refresh"));
+            return finding(Wrong, text).fix(fix);
         }
         let text = format!("it knows of {} files, in {} extents (pieces)", s.files, s.extents);
         match (agent.map(|a| &a.refused), &self.d.error) {

@@ -45,7 +45,11 @@ pub(crate) fn probe(a: &ProbeDiscard, out: Output) -> Result<bool> {
     let says = counts.deallocate()?;
     let disks = counts.disks.clone();
     let mut scratch = Scratch::make(&device, a, counts, &signals)?;
-    let (said, limit) = (said(says.as_ref()), Duration::from_secs(a.limit.into()));
+    let said = Said {
+        promise: says.as_ref().map_or(Promise::Nothing, |s| s.promise),
+        smallest: says.as_ref().map_or(0, |s| s.block),
+    };
+    let limit = Duration::from_secs(a.limit.into());
     let measured = probe::run(&mut scratch, said, limit).with_context(|| a.name.clone())?;
     // First: what is not as the probe had set it stays.
     if measured.verdict == Verdict::Broken {
@@ -67,13 +71,6 @@ pub(crate) fn probe(a: &ProbeDiscard, out: Output) -> Result<bool> {
         eprintln!("dsmctl: {}: {}", probed.device, probed.measured.reason);
     }
     Ok(probed.measured.granularity.is_some())
-}
-
-fn said(says: Option<&Deallocate>) -> Said {
-    Said {
-        promise: says.map_or(Promise::Nothing, |s| s.promise),
-        smallest: says.map_or(0, |s| s.block),
-    }
 }
 
 fn queue_granularity(dev: DevNo) -> Option<u64> {
