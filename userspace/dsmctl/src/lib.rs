@@ -199,11 +199,7 @@ fn print_text(text: &str) -> Result<()> {
     write(text).map(drop)
 }
 
-/// Prints a line at once; whether somebody reads it.
-fn print_line(text: &str) -> Result<bool> {
-    write(&format!("{text}\n"))
-}
-
+/// Prints text at once; whether somebody reads it.
 fn write(text: &str) -> Result<bool> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

@@ -94,7 +94,7 @@ fn watch(name: &str, a: &StatusArgs, out: Output) -> Result<()> {
             Output::Text if terminal => CLEAR.to_owned() + &report::rates_text(&new, rows(), width()),
             Output::Text => report::rates_text(&new, ROWS, usize::MAX),
         };
-        if !crate::print_line(&text)? {
+        if !crate::write(&(text + "\n"))? {
             break;
         }
         old = new;

@@ -44,7 +44,10 @@ pub(crate) fn simulate(a: &Simulate, out: Output) -> Result<()> {
     }
     let listed = discard::listed(&trace);
     let with = a.discard != Discards::Off && trace.has_lists();
-    let mut discarded = with.then(|| discard::discarded(&trace, Rule::Dsmd, pieces(a)));
+    // As the target would discard.
+    let alignment = a.discard_alignment.unwrap_or(a.discard_granularity);
+    let pieces = Pieces::new(a.discard_granularity, alignment);
+    let mut discarded = with.then(|| discard::discarded(&trace, Rule::Dsmd, pieces));
     // There may be as much of them as of the events, and all is known that they tell.
     for trace in [Some(&mut trace), discarded.as_mut()].into_iter().flatten() {
         trace.drop_lists();
@@ -141,12 +144,6 @@ fn missing(profile: &Profile, pages: u64, op: f64) -> Missing {
         gib: missing * PAGE as f64 / f64::from(1 << 30),
         hours: profile.interval.map(|i| missing * i.seconds / i.pages / 3600.0),
     }
-}
-
-/// In which the target would discard.
-fn pieces(a: &Simulate) -> Pieces {
-    let alignment = a.discard_alignment.unwrap_or(a.discard_granularity);
-    Pieces::new(a.discard_granularity, alignment)
 }
 
 fn dump(played: &Played, model: &Model, spec: &Spec, pages: u64, path: &Path) -> Result<()> {

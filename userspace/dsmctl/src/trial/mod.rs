@@ -55,10 +55,6 @@ pub(crate) fn trial(command: &TrialCommand, out: Output) -> Result<()> {
     }
 }
 
-fn store(a: &TrialOf) -> Store {
-    Store::of(&a.state_dir, &a.name)
-}
-
 /// A device, and the drive below it.
 struct Live {
     device: Device,
@@ -241,7 +237,7 @@ fn check_discards(device: &Device) -> Result<()> {
 fn start(a: &TrialStart) -> Result<()> {
     let name = &a.of.name;
     let device = Device::open(name)?;
-    let store = store(&a.of);
+    let store = Store::of(&a.of.state_dir, name);
     let _lock = store.lock()?;
     // One that cannot be read is set aside.
     let before = store.load().ok().flatten();
@@ -294,7 +290,7 @@ fn start(a: &TrialStart) -> Result<()> {
 }
 
 fn go_on(a: &TrialOf) -> Result<()> {
-    let store = store(a);
+    let store = Store::of(&a.state_dir, &a.name);
     let _lock = store.lock()?;
     let before = load(a, &store)?;
     let mut state = before.clone();
@@ -334,7 +330,7 @@ fn say(state: &TrialState) {
 
 /// Leaves the switch on, as it was before the trial, unless that is somebody else's affair by now.
 fn stop(a: &TrialOf) -> Result<()> {
-    let store = store(a);
+    let store = Store::of(&a.state_dir, &a.name);
     let _lock = store.lock()?;
     let mut state = load(a, &store)?;
     if !state.is_unfinished() {
@@ -361,7 +357,7 @@ pub(crate) fn is_at_work(name: &str) -> bool {
 }
 
 fn report(a: &TrialReport, out: Output) -> Result<()> {
-    let store = store(&a.of);
+    let store = Store::of(&a.of.state_dir, &a.of.name);
     let state = load(&a.of, &store)?;
     let report = Report::of(&state, store.age());
     if let Some(file) = &a.picture {
