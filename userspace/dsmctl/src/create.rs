@@ -361,18 +361,15 @@ pub(crate) fn remove(name: &str) -> Result<()> {
         !lvm::is_volume(&dm.info(Id::Name(name))?.uuid),
         "{name}: the device is LVM's; `dsmctl withdraw {name}` takes dsm away and leaves the volume; nothing was changed"
     );
-    let mut tries = 0;
-    loop {
+    for tries in 1.. {
+        let for_good = || tries == REMOVE_TRIES || mounts::point_of(device.devno).is_some();
         match dm.remove(name) {
             Ok(()) => break,
-            Err(e) if e.errno() == Some(Errno::BUSY) => {
-                tries += 1;
-                if tries >= REMOVE_TRIES || mounts::point_of(device.devno).is_some() {
-                    let who = used_by(&Sysfs::default(), device.devno);
-                    bail!("{name}: the device is {who}; nothing was changed");
-                }
-                sleep(REMOVE_PAUSE);
+            Err(e) if e.errno() == Some(Errno::BUSY) && for_good() => {
+                let who = used_by(&Sysfs::default(), device.devno);
+                bail!("{name}: the device is {who}; nothing was changed");
             }
+            Err(e) if e.errno() == Some(Errno::BUSY) => sleep(REMOVE_PAUSE),
             Err(e) => return Err(e).with_context(|| format!("{name}: cannot remove the device")),
         }
     }

@@ -26,8 +26,8 @@ pub(crate) struct Configuration {
 #[derive(Debug)]
 pub(crate) struct Facts {
     pub kernel: KernelRelease,
-    /// The target's version, or why it could not be asked for.
-    pub target: Result<Option<[u32; 3]>, String>,
+    /// The target's version, as far as it is known.
+    pub target: Option<[u32; 3]>,
     /// Nothing: not permitted to ask device-mapper.
     pub permitted: bool,
     pub configuration: Configuration,

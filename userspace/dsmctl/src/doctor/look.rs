@@ -53,14 +53,11 @@ pub(crate) fn look(names: &[String], configuration: Configuration, viewer: &View
         true => Vec::new(),
         false => looker.disks(&kernel.disks),
     };
-    let target = match &viewer.dm {
-        Ok(dm) => dm.target_version("dsm").map_err(|e| e.to_string()),
-        Err(e) => Err(e.to_string()),
-    };
+    let target = viewer.dm.as_ref().map(|dm| dm.target_version("dsm"));
     let semaphores = fs::read_to_string(system.proc.join("sysvipc/sem")).unwrap_or_default();
     Facts {
         kernel,
-        target,
+        target: target.ok().and_then(|t| t.ok().flatten()),
         permitted: viewer.permitted(),
         disks,
         devices,

@@ -97,8 +97,7 @@ fn kernel(facts: &Facts) -> Finding {
 }
 
 fn module(facts: &Facts) -> Finding {
-    let target = facts.target.as_ref().ok().copied().flatten();
-    let target = target.map(|[a, b, c]| format!("{a}.{b}.{c}"));
+    let target = facts.target.map(|[a, b, c]| format!("{a}.{b}.{c}"));
     let loaded = facts.kernel.module == Module::Loaded;
     let finding = |level, text: &str| {
         of("module", level, text).values(json!({ "loaded": loaded, "target_version": &target }))

@@ -135,7 +135,7 @@ fn good() -> Facts {
             signed_only: false,
             disks: vec!["nvme7n1".into()],
         },
-        target: Ok(Some([0, 1, 0])),
+        target: Some([0, 1, 0]),
         semaphores: 0,
         permitted: true,
         configuration: Configuration::default(),
