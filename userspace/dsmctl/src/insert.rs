@@ -57,20 +57,18 @@ pub(crate) fn insert(a: &Insert) -> Result<()> {
             Stamped::on(&sysfs, &dm, name, found.info.dev, &asked)?
         }
     };
-    let dsm = |on: String, start| {
-        let sectors = exchange::sectors(old);
-        Line::dsm(sectors, format!("{on} {start}{}", stamped.words()))
+    let (on, start) = match single {
+        Some((_, (below, start))) => (below.to_string(), start),
+        None => (format!("{name}-dsm"), 0),
     };
+    let params = format!("{on} {start}{}", stamped.words());
+    let dsm = Line::dsm(exchange::sectors(old), params);
     if a.dry.on {
-        let line = match single {
-            Some((_, (below, start))) => dsm(below.to_string(), start),
-            None => dsm(format!("{name}-dsm"), 0),
-        };
-        return would_be(name, &[line], Some(&stamped));
+        return would_be(name, &[dsm], Some(&stamped));
     }
     let on = match single {
         Some((line, (below, start))) => {
-            exchange::exchange(&dm, name, from_ref(line), &[dsm(below.to_string(), start)])?;
+            exchange::exchange(&dm, name, from_ref(line), &[dsm])?;
             format!("on {} from sector {start} on", sysfs.name(below))
         }
         None => {

@@ -29,7 +29,6 @@ use clap::Parser;
 use serde::Serialize;
 
 use crate::cli::{self as args, Args, BoundaryCommand, Command, DebugCommand, Output};
-use crate::progress::ProgressLine;
 use dm::device::{Device, MessageError, Target};
 use dm::mode::Mode;
 use proto::control::{self, Request};
@@ -64,9 +63,9 @@ fn run(args: &Args) -> Result<u8> {
         Command::Status(_) | Command::Simulate(_) => None,
         Command::Record(a) => {
             let of = a.seconds.map_or_else(String::new, |n| format!(" of {n}"));
-            Some(ProgressLine::begin(move || of.clone()))
+            progress::begin(move || of.clone())
         }
-        _ => Some(ProgressLine::begin(String::new)),
+        _ => progress::begin(String::new),
     };
     let done = match &args.command {
         Command::Verify(a) => return verify::verify(a, out),

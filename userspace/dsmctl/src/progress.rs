@@ -8,17 +8,13 @@ use std::time::{Duration, Instant};
 
 const EVERY: Duration = Duration::from_secs(10);
 
-/// Prints a line each ten seconds until it is dropped, if somebody sits at a terminal.
-pub(crate) struct ProgressLine(#[allow(dead_code)] Option<Sender<()>>);
-
-impl ProgressLine {
-    /// With what there is to say beside the time.
-    pub(crate) fn begin(more: impl Fn() -> String + Send + 'static) -> Self {
-        let print = move |passed: Duration| {
-            eprintln!("dsmctl: at work for {} seconds{}", passed.as_secs(), more());
-        };
-        Self(io::stderr().is_terminal().then(|| every(EVERY, print)))
-    }
+/// Prints a line each ten seconds, with what there is to say beside the time, if somebody sits at a
+/// terminal; until what it returns is dropped.
+pub(crate) fn begin(more: impl Fn() -> String + Send + 'static) -> Option<Sender<()>> {
+    let print = move |passed: Duration| {
+        eprintln!("dsmctl: at work for {} seconds{}", passed.as_secs(), more());
+    };
+    io::stderr().is_terminal().then(|| every(EVERY, print))
 }
 
 /// Ends when what it returns is dropped.

@@ -15,7 +15,7 @@ use anyhow::{bail, Context, Result};
 use serde_json::json;
 
 use crate::cli::{DeletedFiles, Discards, Output, Simulate, MIN_UNIT, UNIT};
-use crate::progress::ProgressLine;
+use crate::progress;
 use database::rules::Rules;
 use dm::class::Class;
 use dm::memory;
@@ -243,9 +243,9 @@ fn run_all(
     let needed = |spec: &Spec| sim::bytes_needed(profile, model, spec, pages);
     let most = specs.iter().map(needed).max().unwrap_or(1);
     let total = (profile.writes() * specs.len() as u64).max(1);
-    let progress = Arc::new(AtomicU64::new(0));
-    let seen = Arc::clone(&progress);
-    let _line = ProgressLine::begin(move || {
+    let played_pages = Arc::new(AtomicU64::new(0));
+    let seen = Arc::clone(&played_pages);
+    let _line = progress::begin(move || {
         let done = seen.load(Ordering::Relaxed) * 100 / total;
         format!(": {} %", done.min(100))
     });
@@ -257,7 +257,7 @@ fn run_all(
                 spec.to_string(),
                 MemoryError { needed, available },
             )),
-            false => sim::run(trace, profile, model, spec, &progress),
+            false => sim::run(trace, profile, model, spec, &played_pages),
         }
     };
     let next = AtomicUsize::new(0);

@@ -36,16 +36,7 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
         let finding = of("semaphores", Note, text).fix("dmsetup udevcomplete_all -y 10");
         findings.push(finding.hint(hint));
     }
-    findings.extend(facts.disks.iter().map(|d| {
-        let finding = disk(None, d, false);
-        // Nobody said that it is to take streams.
-        let level = if finding.level == Wrong {
-            Note
-        } else {
-            finding.level
-        };
-        Finding { level, ..finding }
-    }));
+    findings.extend(facts.disks.iter().map(|d| disk(None, d, false)));
     findings
 }
 
@@ -159,7 +150,11 @@ fn no_device(facts: &Facts) -> Finding {
 /// What a disk can do; `wanted`: streams are.
 pub(super) fn disk(device: Option<&str>, d: &LowerDisk, wanted: bool) -> Finding {
     let name = ink::disk(&d.name);
-    let check = if device.is_some() { "drive" } else { "disk" };
+    let (check, wrong) = match device {
+        Some(_) => ("drive", Wrong),
+        // Nobody said that it is to take streams.
+        None => ("disk", Note),
+    };
     let finding = |level, what: &str| {
         let finding = Finding::new(device, check, level, format!("{name}{what}")).values(json!({
             "disk": &name, "model": &d.model, "firmware": &d.firmware, "streams": d.streams,
@@ -204,7 +199,7 @@ pub(super) fn disk(device: Option<&str>, d: &LowerDisk, wanted: bool) -> Finding
         }
         _ if !placement.supported => {
             let what = " cannot place data by stream: it has no Flexible Data Placement (FDP)";
-            let found = finding(Wrong, what);
+            let found = finding(wrong, what);
             match device {
                 Some(device) => found
                     .fix(format!("dsmctl set {} policy none", ink::device(device)))
@@ -212,12 +207,12 @@ pub(super) fn disk(device: Option<&str>, d: &LowerDisk, wanted: bool) -> Finding
                 None => found,
             }
         }
-        _ if !placement.enabled => finding(Wrong, " can place data by stream (FDP), and it is switched off")
+        _ if !placement.enabled => finding(wrong, " can place data by stream (FDP), and it is switched off")
             .fix(configs(d, placement.group))
             .hint(see("shows what to enable, see") + " the drive is lost"),
         _ => {
             let what = " has FDP switched on, and its namespace was made without placement handles";
-            finding(Wrong, what)
+            finding(wrong, what)
                 .fix(configs(d, placement.group))
                 .hint(see("shows how many there are; to recreate the namespace, see") + " it is lost")
         }
