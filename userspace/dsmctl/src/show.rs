@@ -44,7 +44,7 @@ pub(crate) fn status(a: &StatusArgs, out: Output) -> Result<()> {
         if views.is_empty() {
             return "no dsm devices\n".to_owned();
         }
-        let texts = views.iter().map(|v| report::text(v, width()));
+        let texts = views.iter().map(|v| report::text(v, screen().1));
         texts.collect::<Vec<_>>().join("\n")
     })
 }
@@ -72,7 +72,7 @@ fn watch(name: &str, a: &StatusArgs, out: Output) -> Result<()> {
         let asks = Asks { regions: true, drive };
         seen(&Viewer::new(), name, asks)
     };
-    let terminal = out == Output::Text && stdout().is_terminal();
+    let clear = if stdout().is_terminal() { CLEAR } else { "" };
     let first = look(true)?;
     // The last whose drive was asked.
     let (mut old, mut asked) = (first.clone(), first.clone());
@@ -91,8 +91,10 @@ fn watch(name: &str, a: &StatusArgs, out: Output) -> Result<()> {
         new.rates = Some(rates);
         let text = match out {
             Output::Json => serde_json::to_string(&new)?,
-            Output::Text if terminal => CLEAR.to_owned() + &report::rates_text(&new, rows(), width()),
-            Output::Text => report::rates_text(&new, ROWS, usize::MAX),
+            Output::Text => {
+                let (rows, columns) = screen();
+                clear.to_owned() + &report::rates_text(&new, rows, columns)
+            }
         };
         if !crate::write(&(text + "\n"))? {
             break;
@@ -103,18 +105,13 @@ fn watch(name: &str, a: &StatusArgs, out: Output) -> Result<()> {
     Ok(())
 }
 
-/// The terminal's; what is no terminal takes lines as they are.
-fn width() -> usize {
-    let columns = rustix::termios::tcgetwinsize(stdout()).map_or(0, |w| w.ws_col);
-    match columns {
-        0 => usize::MAX,
-        n => n.into(),
+/// Lines of the terminal but the cursor's, and its columns; what is no terminal takes lines as they
+/// are.
+fn screen() -> (usize, usize) {
+    match rustix::termios::tcgetwinsize(stdout()) {
+        Ok(w) if w.ws_col > 0 => (usize::from(w.ws_row).max(10) - 1, w.ws_col.into()),
+        _ => (ROWS, usize::MAX),
     }
-}
-
-/// Lines of the terminal but the cursor's.
-fn rows() -> usize {
-    rustix::termios::tcgetwinsize(stdout()).map_or(ROWS, |w| usize::from(w.ws_row).max(10) - 1)
 }
 
 /// By dsmd; without it there are ids only, for this reason.

@@ -26,6 +26,7 @@ use dm::ioctl::Id;
 use dm::journal::Journal;
 use dm::module::{KernelRelease, System};
 use dm::mounts::{self, Mount};
+use dm::stack;
 use dm::udev;
 use drive::below::LowerDisk;
 use proto::device::{Kernel, State};
@@ -168,19 +169,13 @@ impl Looker<'_> {
 
     /// The file systems on a device, and on what is made of it.
     fn mounts_on(&self, dev: DevNo) -> Vec<Mount> {
-        let sysfs = &self.viewer.sysfs;
-        let mut on = vec![dev];
-        let mut next = 0;
-        while let Some(&dev) = on.get(next) {
-            next += 1;
-            let holders = sysfs.links(dev, "holders").unwrap_or_default();
-            let partitions = sysfs.all().into_iter();
-            let partitions = partitions.filter(|p| sysfs.disk_of(*p).is_ok_and(|d| d == Some(dev)));
-            let new: Vec<DevNo> = holders.into_iter().chain(partitions).collect();
-            on.extend(new.into_iter().filter(|d| !on.contains(d)).collect::<Vec<_>>());
-        }
-        let mounts = self.mounts.iter().flatten();
-        mounts.filter(|m| on.contains(&m.dev)).cloned().collect()
+        let is_on = |m: &&Mount| {
+            let mut found = false;
+            // What cannot be followed is not known to be on it.
+            let _ = stack::walk(&self.viewer.sysfs, m.dev, &mut |below, _| found |= below == dev);
+            found
+        };
+        self.mounts.iter().flatten().filter(is_on).cloned().collect()
     }
 
     /// Disks by their names.

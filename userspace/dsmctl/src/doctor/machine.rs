@@ -43,14 +43,10 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
 /// Whether somebody wants streams of an NVMe drive.
 fn wants_streams(facts: &Facts) -> bool {
     let wants = |d: &Examined| {
-        let policy = d.view.status().map(|s| s.policy != "none")?;
-        Some(policy && d.disks.iter().any(LowerDisk::is_nvme))
+        let policy = d.view.status().is_some_and(|s| s.policy != "none");
+        policy && d.disks.iter().any(LowerDisk::is_nvme)
     };
-    let mut seen = facts.devices.iter().filter_map(wants).peekable();
-    if seen.peek().is_some() {
-        return seen.any(|wanted| wanted);
-    }
-    facts.disks.iter().any(LowerDisk::is_nvme)
+    facts.devices.iter().any(wants) || facts.disks.iter().any(LowerDisk::is_nvme)
 }
 
 fn kernel(facts: &Facts) -> Finding {
