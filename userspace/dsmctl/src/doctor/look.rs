@@ -119,17 +119,12 @@ impl Looker<'_> {
 
     fn leftovers(&self, name: &str, kernel: &Kernel) -> anyhow::Result<Vec<String>> {
         let dm = self.viewer.dm.as_ref().ok();
-        let record = match dm.and_then(|dm| dm.info(Id::Name(name)).ok()) {
-            Some(info) => Journal::default().leftovers(&info)?,
-            None => None,
-        };
-        let Some(record) = record else {
+        let info = dm.and_then(|dm| dm.info(Id::Name(name)).ok());
+        let record = info.map(|info| Journal::default().leftovers(&info)).transpose()?;
+        let Some(record) = record.flatten() else {
             return Ok(Vec::new());
         };
-        let regions = match record.files.is_empty() {
-            true => Vec::new(),
-            false => Device::open(name)?.regions()?,
-        };
+        let regions = Device::open(name)?.regions()?;
         let features = record.features_left(&kernel.table).into_iter();
         let features = features.map(|f| format!("{} {}, which was {}", f.name, f.set, f.was));
         let files = match record.files_left(&regions).len() {

@@ -142,12 +142,6 @@ impl<'a> Scratch<'a> {
         Ok(extents)
     }
 
-    fn message(&self, text: &str) -> Result<String> {
-        self.device
-            .message(text)
-            .map_err(|e| refused(&self.device.name, e))
-    }
-
     /// Small pieces go through, of the file's sectors.
     fn prepare(&mut self, claim: DeviceClaim) -> Result<()> {
         let record = FileRecord {
@@ -168,7 +162,8 @@ impl<'a> Scratch<'a> {
         });
         guest.claim.change(|r| r.features = features.to_vec())?;
         for f in features.iter().filter(|f| f.was != f.set) {
-            self.message(&format!("set {} {}", f.name, f.set))?;
+            let set = self.device.message(&format!("set {} {}", f.name, f.set));
+            set.map_err(|e| refused(&self.device.name, e))?;
         }
         ensure!(
             self.status()?.discard.state == Mode::On,
