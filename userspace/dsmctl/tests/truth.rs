@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use dm::diskstat::DiskStat;
 use dsmctl::trial::estimate::{outcome, Saving};
-use dsmctl::trial::state::{Amount, Machine, Switch, TrialPlan, TrialSample, TrialState};
+use dsmctl::trial::state::{Amount, Machine, TrialPlan, TrialSample, TrialState, TrialSwitch};
 use dsmctl::trial::step::{step, Bench};
 use proto::drive::{Counters, Source};
 use simulate::flash::{Config, Destination, Flash, Gc, PAGE};
@@ -150,7 +150,7 @@ fn plan(seed: u64, pairs: usize) -> TrialState {
     let [feature, on, off] = ["discard", "on", "watch"].map(str::to_owned);
     let plan = TrialPlan {
         device: "d".into(),
-        switch: Switch { feature, on, off },
+        switch: TrialSwitch { feature, on, off },
         washout: Amount::Bytes(washout() * u64::from(PAGES) * PAGE),
         measure: size,
         pairs,

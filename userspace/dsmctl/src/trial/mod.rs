@@ -38,7 +38,7 @@ use proto::control::{DiscardInfo, Info, Request};
 use proto::drive::Counters;
 use proto::reason::{Reason, ReasonKind};
 use report::Report;
-use state::{Amount, Machine, Store, Switch, TrialPlan, TrialSample, TrialState, BY_SIZE};
+use state::{Amount, Machine, Store, TrialPlan, TrialSample, TrialState, TrialSwitch, BY_SIZE};
 use step::{step, Bench};
 
 /// In sizes of the device.  After two a live drive below a real database has still free what
@@ -136,7 +136,7 @@ impl Bench for Live {
             let request = Request::Trial { withheld: !on };
             return ask_soon(&self.device.name, request);
         }
-        let Switch {
+        let TrialSwitch {
             feature,
             on: yes,
             off,
@@ -150,7 +150,7 @@ impl Bench for Live {
     }
 
     fn overruled(&mut self, set: Option<bool>) -> Result<Option<String>> {
-        let Switch { feature, on, off } = &self.plan.switch;
+        let TrialSwitch { feature, on, off } = &self.plan.switch;
         if self.discards() {
             let off = |d: DiscardInfo| d.off.filter(|why| why.kind == ReasonKind::SwitchedOff);
             let why = match forbidden(&self.device) {
@@ -250,7 +250,7 @@ fn start(a: &TrialStart) -> Result<()> {
             // Not off: the audit goes on, and windows, so that a period that is on begins at once.
             let [on, off] = [Mode::On, Mode::Watch].map(|m| m.to_string());
             let feature = DISCARD.to_owned();
-            Switch { feature, on, off }
+            TrialSwitch { feature, on, off }
         }
         Switched::Streams => {
             let table = device.table_line()?;
@@ -259,7 +259,7 @@ fn start(a: &TrialStart) -> Result<()> {
                 bail!("{name}: the policy is none, so that there is nothing to switch off");
             }
             let (feature, off) = ("policy".to_owned(), "none".to_owned());
-            Switch { feature, on, off }
+            TrialSwitch { feature, on, off }
         }
     };
     let size = device.sectors * 512;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::trial::estimate::{amplification, outcome, Outcome, Saving, LEAST_PAIRS};
-use crate::trial::state::{Current, Machine, Period, Switch, TrialState, BY_SIZE};
+use crate::trial::state::{Current, Machine, Period, TrialState, TrialSwitch, BY_SIZE};
 use proto::control::TRIAL;
 use runtime::grid::{or_dash, Grid};
 use runtime::sizes;
@@ -17,7 +17,7 @@ use runtime::time::span;
 #[derive(Debug, Serialize)]
 pub struct Report<'a> {
     pub machine: &'a Machine,
-    pub switch: &'a Switch,
+    pub switch: &'a TrialSwitch,
     pub washout: String,
     pub measure: String,
     pub pairs: usize,
@@ -30,7 +30,7 @@ pub struct Report<'a> {
     pub idle_seconds: Option<u64>,
     /// Why it does not go on.
     pub ended: Option<&'a str>,
-    pub periods: Vec<Row>,
+    pub periods: Vec<PeriodRow>,
     /// Periods that began over.
     pub again: &'a [String],
     /// What is left out of periods.
@@ -54,7 +54,7 @@ pub struct Progress {
 }
 
 #[derive(Debug, Serialize)]
-pub struct Row {
+pub struct PeriodRow {
     pub on: bool,
     pub seconds: f64,
     pub host_bytes: u64,
@@ -67,7 +67,7 @@ pub struct Row {
 impl<'a> Report<'a> {
     pub fn of(state: &'a TrialState, age: Duration) -> Self {
         let plan = &state.plan;
-        let row = |p: &Period| Row {
+        let row = |p: &Period| PeriodRow {
             on: p.on,
             seconds: p.seen.seconds,
             host_bytes: p.seen.bytes(),
@@ -243,7 +243,7 @@ impl Report<'_> {
         });
         let interval = format!("95 % interval: {low} to {high}, {} pairs", v.pairs);
         if v.is_significant() {
-            let Switch { feature, on, .. } = self.switch;
+            let TrialSwitch { feature, on, .. } = self.switch;
             return format!("{what}: {saved} with {feature} {on} ({interval})");
         }
         let more = match v.pairs_needed {

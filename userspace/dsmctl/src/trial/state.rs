@@ -62,7 +62,7 @@ impl Amount {
 
 /// What is switched.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Switch {
+pub struct TrialSwitch {
     /// A feature of the target.
     pub feature: String,
     pub on: String,
@@ -72,7 +72,7 @@ pub struct Switch {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrialPlan {
     pub device: String,
-    pub switch: Switch,
+    pub switch: TrialSwitch,
     /// What is left out after each switch.
     pub washout: Amount,
     /// What is measured then.
@@ -346,7 +346,7 @@ mod tests {
     fn plan(seed: u64) -> TrialPlan {
         TrialPlan {
             device: "d".into(),
-            switch: Switch {
+            switch: TrialSwitch {
                 feature: "discard".into(),
                 on: "on".into(),
                 off: "off".into(),

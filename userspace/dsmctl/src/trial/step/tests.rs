@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 use super::*;
 use crate::trial::report::Report;
-use crate::trial::state::{Amount, Machine, Switch, TrialPlan, BY_SIZE};
+use crate::trial::state::{Amount, Machine, TrialPlan, TrialSwitch, BY_SIZE};
 use dm::diskstat::DiskStat;
 use proto::control::TRIAL;
 use std::time::Duration;
@@ -90,7 +90,7 @@ fn trial() -> (TrialState, Desk) {
     let [feature, on, off] = ["discard", "on", "watch"].map(str::to_owned);
     let plan = TrialPlan {
         device: "d".into(),
-        switch: Switch { feature, on, off },
+        switch: TrialSwitch { feature, on, off },
         washout: Amount::Bytes(8192),
         measure: Amount::Seconds(3.0),
         pairs: 2,
