@@ -187,10 +187,8 @@ pub struct Flash {
     /// Logical to physical, [`NONE`] if unmapped.
     map: Vec<u32>,
     mapped: u32,
-    /// Physical to logical; meaningful where the page is valid.
+    /// Physical to the logical page that was written there last: valid if that is still there.
     owner: Vec<u32>,
-    /// One bit a physical page.
-    valid: Vec<u64>,
     units: Units,
     free: VecDeque<u32>,
     host: Vec<Frontier>,
@@ -217,7 +215,6 @@ impl Flash {
             map: vec![NONE; c.pages as usize],
             mapped: 0,
             owner: vec![NONE; physical],
-            valid: vec![0; physical.div_ceil(64)],
             units: Units::new(units, unit),
             free: (0..units as u32).collect(),
             host: vec![Frontier::CLOSED; c.streams],
@@ -285,8 +282,8 @@ impl Flash {
     pub fn write(&mut self, page: u32, stream: usize) {
         self.now += 1;
         self.counts.host[stream] += 1;
-        self.mapped += u32::from(self.at(page).is_none());
-        self.invalidate(page);
+        self.trim(page);
+        self.mapped += 1;
         if self.host[stream].next == self.host[stream].end {
             self.make_room();
             // It may have been opened for copies.
@@ -302,18 +299,11 @@ impl Flash {
         }
     }
 
-    /// The host says that it needs a page no more.
+    /// The host needs what is in a page no more.
     pub fn trim(&mut self, page: u32) {
-        self.mapped -= u32::from(self.at(page).is_some());
-        self.invalidate(page);
-        self.map[page as usize] = NONE;
-    }
-
-    #[inline]
-    fn invalidate(&mut self, page: u32) {
-        let at = self.map[page as usize];
+        let at = std::mem::replace(&mut self.map[page as usize], NONE);
         if at != NONE {
-            self.valid[at as usize / 64] &= !(1 << (at % 64));
+            self.mapped -= 1;
             self.units.lose_page(at / self.unit, self.now);
         }
     }
@@ -322,7 +312,6 @@ impl Flash {
     fn program(&mut self, page: u32, to: u32) {
         self.map[page as usize] = to;
         self.owner[to as usize] = page;
-        self.valid[to as usize / 64] |= 1 << (to % 64);
         self.units.gain_page(to / self.unit);
     }
 
@@ -357,23 +346,23 @@ impl Flash {
         *count.unwrap_or(&mut self.counts.mixed) += u64::from(self.units.valid(victim));
         self.units.take(victim);
 
-        let (first, end) = (victim * self.unit, (victim + 1) * self.unit);
-        let mut at = first;
-        while let Some(from) = self.next_valid(at, end) {
+        for from in victim * self.unit..(victim + 1) * self.unit {
+            let page = self.owner[from as usize];
+            if self.map[page as usize] != from {
+                continue;
+            }
             let mut open = self.copies(among_hosts)[frontier];
             if open.next == open.end {
                 open = self.open(stream);
             }
             let to = open.next;
-            self.program(self.owner[from as usize], to);
+            self.program(page, to);
             open.next = to + 1;
             if open.next == open.end {
                 self.units.close(to / self.unit);
             }
             self.copies(among_hosts)[frontier] = open;
-            at = from + 1;
         }
-        self.clear(first, end);
         self.units.erase(victim);
         self.counts.erases += 1;
         self.free.push_back(victim);
@@ -387,40 +376,13 @@ impl Flash {
             false => &mut self.collected,
         }
     }
-
-    /// The first valid page in `at..end`.
-    #[inline]
-    fn next_valid(&self, at: u32, end: u32) -> Option<u32> {
-        if at >= end {
-            return None;
-        }
-        let mut word = at as usize / 64;
-        let mut bits = self.valid[word] & (u64::MAX << (at % 64));
-        while bits == 0 {
-            word += 1;
-            if word * 64 >= end as usize {
-                return None;
-            }
-            bits = self.valid[word];
-        }
-        let found = word as u32 * 64 + bits.trailing_zeros();
-        (found < end).then_some(found)
-    }
-
-    fn clear(&mut self, first: u32, end: u32) {
-        let mut at = first;
-        while let Some(page) = self.next_valid(at, end) {
-            self.valid[page as usize / 64] &= !(1 << (page % 64));
-            at = page + 1;
-        }
-    }
 }
 
 /// Bytes of memory that such a drive takes.
 pub fn bytes(c: &Config) -> u64 {
     let units = units(c);
     let physical = units * c.unit;
-    c.pages * 4 + physical * 4 + physical / 8 + units * Units::BYTES + c.unit * 4
+    c.pages * 4 + physical * 4 + units * Units::BYTES + c.unit * 4
 }
 
 /// Whether there can be such a drive: units, and pages of a unit.
