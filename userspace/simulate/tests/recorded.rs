@@ -20,7 +20,7 @@ use proto::reason::Reason;
 use simulate::flash::PAGE;
 use simulate::sim::discard::{discarded, Rule as Simulated};
 use simulate::sim::pieces::Pieces;
-use simulate::trace::events::{Events, WithDiscards};
+use simulate::trace::events::{self, Events};
 use simulate::trace::{self, Event, FileNo, Trace, What};
 use testing::cookie::cookie;
 use testing::kernel::ModelKernel;
@@ -36,7 +36,7 @@ type Gone = BTreeSet<(u64, FileNo, u64)>;
 /// A recording that goes on while dsmd looks.
 struct Recorded<'a> {
     trace: &'a Trace,
-    events: WithDiscards<'a>,
+    events: events::Iter<'a>,
     kernel: &'a ModelKernel,
     /// Whether the target sees writes.
     reports: bool,

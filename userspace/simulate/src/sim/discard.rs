@@ -15,8 +15,8 @@ use std::ops::Range;
 use crate::flash::PAGE;
 use crate::sim::pieces::Pieces;
 use crate::trace::events::Lists;
-use crate::trace::{events, Event, FileNo, Trace, What};
-use database::wiredtiger::avail::difference;
+use crate::trace::{Event, FileNo, Trace, What};
+use database::wiredtiger::avail::{difference, FreeList};
 
 /// What is discarded, of what a list names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,10 +66,13 @@ pub fn discarded(trace: &Trace, rule: Rule, pieces: Pieces) -> Trace {
         looked: [None; 2],
     };
     d.files.resize_with(trace.files as usize, PageFile::default);
-    let mut discards = events::Discards::default();
+    let mut discards = Lists::default();
     for e in trace.events() {
         if let Some(runs) = d.event(&e) {
-            discards.push(&runs);
+            discards.push(&FreeList {
+                extents: runs.iter().map(|r| r.start * PAGE..r.end * PAGE).collect(),
+                ..FreeList::default()
+            });
         }
     }
     trace.with_discards(discards)
@@ -223,7 +226,6 @@ mod tests {
     use super::judge::{late, verdict, Judged};
     use super::*;
     use crate::trace::Builder;
-    use database::wiredtiger::avail::FreeList;
 
     /// A line is an event: its time, and the letter of a recording's; of W offset and length
     /// follow, of A the size of the file, and offset and length of each range.

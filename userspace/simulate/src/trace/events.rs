@@ -8,6 +8,7 @@
 //! both in pages where they are whole ones.
 
 use std::ops::Range;
+use std::vec;
 
 use super::{Event, FileNo, What};
 use crate::flash::PAGE;
@@ -17,15 +18,19 @@ use database::wiredtiger::varint::{put, Numbers};
 const NAME: u8 = 0;
 const WRITE: u8 = 1;
 const DISCARD: u8 = 2;
-const LOAD_END: u8 = 3;
-const CHECKPOINT: u8 = 4;
-const DELETE: u8 = 5;
-const WINDOW: u8 = 6;
-const LIST: u8 = 7;
-const LOOKED: u8 = 8;
-const LOST: u8 = 9;
-const STREAM: u8 = 10;
-const BEGINS: u8 = 11;
+const DELETE: u8 = 3;
+const LIST: u8 = 4;
+const STREAM: u8 = 5;
+/// What has no numbers: its place in [`MARKS`] is added.
+const MARK: u8 = 6;
+const MARKS: [What; 6] = [
+    What::LoadEnd,
+    What::Begins,
+    What::Checkpoint,
+    What::Window,
+    What::Looked,
+    What::Lost,
+];
 /// Of a write or discard: in pages.
 const PAGES: u8 = 16;
 
@@ -41,24 +46,17 @@ impl Events {
     /// Times go up.
     pub fn push(&mut self, e: &Event) {
         let since = e.us - std::mem::replace(&mut self.us, e.us);
-        let mut event = |kind: u8, numbers: &[u64]| {
-            self.bytes.push(kind);
-            put(&mut self.bytes, since);
-            numbers.iter().for_each(|n| put(&mut self.bytes, *n));
-        };
         match e.what {
-            What::Name { file, name } => event(NAME, &[file.into(), name.into()]),
+            What::Name { file, name } => self.put(NAME, &[since, file.into(), name.into()]),
             What::Write { file, offset, length } => self.range(WRITE, since, file, offset, length),
             What::Discard { file, offset, length } => self.range(DISCARD, since, file, offset, length),
-            What::Stream { stream } => event(STREAM, &[stream.into()]),
-            What::LoadEnd => event(LOAD_END, &[]),
-            What::Begins => event(BEGINS, &[]),
-            What::Checkpoint => event(CHECKPOINT, &[]),
-            What::Delete { file } => event(DELETE, &[file.into()]),
-            What::Window => event(WINDOW, &[]),
-            What::List { file, list } => event(LIST, &[file.into(), list.into()]),
-            What::Looked => event(LOOKED, &[]),
-            What::Lost => event(LOST, &[]),
+            What::Delete { file } => self.put(DELETE, &[since, file.into()]),
+            What::List { file, list } => self.put(LIST, &[since, file.into(), list.into()]),
+            What::Stream { stream } => self.put(STREAM, &[since, stream.into()]),
+            mark => {
+                let place = MARKS.iter().position(|m| *m == mark);
+                self.put(MARK + place.expect("all others have numbers") as u8, &[since]);
+            }
         }
     }
 
@@ -66,16 +64,13 @@ impl Events {
         let before = std::mem::replace(&mut self.end, offset + length);
         let whole = (offset | length | before) % PAGE == 0;
         let (kind, unit) = if whole { (kind | PAGES, PAGE) } else { (kind, 1) };
-        let distance = offset.abs_diff(before) / unit;
+        let from = ((offset.abs_diff(before) / unit) << 1) | u64::from(offset < before);
+        self.put(kind, &[since, file.into(), from, length / unit]);
+    }
+
+    fn put(&mut self, kind: u8, numbers: &[u64]) {
         self.bytes.push(kind);
-        for n in [
-            since,
-            file.into(),
-            (distance << 1) | u64::from(offset < before),
-            length / unit,
-        ] {
-            put(&mut self.bytes, n);
-        }
+        numbers.iter().for_each(|n| put(&mut self.bytes, *n));
     }
 
     /// Bytes of memory that are in use.
@@ -88,6 +83,17 @@ impl Events {
             numbers: Numbers::of(&self.bytes),
             us: 0,
             end: 0,
+            discards: Numbers::of(&[]),
+            file: 0,
+            runs: Vec::new().into_iter(),
+        }
+    }
+
+    /// The same, and after each list what is discarded then: the next one of these.
+    pub(super) fn with_discards<'a>(&'a self, discards: &'a Lists) -> Iter<'a> {
+        Iter {
+            discards: Numbers::of(&discards.bytes),
+            ..self.iter()
         }
     }
 }
@@ -97,12 +103,16 @@ pub struct Iter<'a> {
     numbers: Numbers<'a>,
     us: u64,
     end: u64,
+    discards: Numbers<'a>,
+    /// Of the last list: its file, and what is still to be discarded.
+    file: FileNo,
+    runs: vec::IntoIter<Range<u64>>,
 }
 
 impl Iter<'_> {
     fn range(&mut self, kind: u8) -> Option<(FileNo, u64, u64)> {
         let unit = if kind & PAGES > 0 { PAGE } else { 1 };
-        let (file, from, length) = (self.file()?, self.numbers.next()?, self.numbers.next()?);
+        let (file, from, length) = (self.small()?, self.numbers.next()?, self.numbers.next()?);
         let distance = (from >> 1) * unit;
         let offset = match from & 1 {
             0 => self.end + distance,
@@ -113,7 +123,7 @@ impl Iter<'_> {
         Some((file, offset, length))
     }
 
-    fn file(&mut self) -> Option<u32> {
+    fn small(&mut self) -> Option<u32> {
         Some(self.numbers.next()? as u32)
     }
 }
@@ -123,6 +133,11 @@ impl Iterator for Iter<'_> {
 
     #[inline]
     fn next(&mut self) -> Option<Event> {
+        if let Some(Range { start, end }) = self.runs.next() {
+            let (file, offset, length) = (self.file, start, end - start);
+            let what = What::Discard { file, offset, length };
+            return Some(Event { us: self.us, what });
+        }
         let kind = self.numbers.byte()?;
         self.us += self.numbers.next()?;
         let what = match kind & !PAGES {
@@ -135,97 +150,41 @@ impl Iterator for Iter<'_> {
                 What::Discard { file, offset, length }
             }
             NAME => What::Name {
-                file: self.file()?,
-                name: self.file()?,
+                file: self.small()?,
+                name: self.small()?,
             },
-            LIST => What::List {
-                file: self.file()?,
-                list: self.file()?,
-            },
-            DELETE => What::Delete { file: self.file()? },
+            LIST => {
+                self.file = self.small()?;
+                self.runs = next_list(&mut self.discards).extents.into_iter();
+                What::List {
+                    file: self.file,
+                    list: self.small()?,
+                }
+            }
+            DELETE => What::Delete { file: self.small()? },
             STREAM => What::Stream {
-                stream: self.numbers.next()? as u8,
+                stream: self.small()? as u8,
             },
-            LOAD_END => What::LoadEnd,
-            BEGINS => What::Begins,
-            CHECKPOINT => What::Checkpoint,
-            WINDOW => What::Window,
-            LOOKED => What::Looked,
-            _ => What::Lost,
+            mark => MARKS[usize::from(mark - MARK)],
         };
         Some(Event { us: self.us, what })
     }
 }
 
-/// Runs of pages that are discarded: some after each list.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Discards(Vec<u8>);
-
-impl Discards {
-    /// Those of the next list, in ascending order.
-    pub fn push(&mut self, runs: &[Range<u64>]) {
-        put(&mut self.0, runs.len() as u64);
-        let mut at = 0;
-        for run in runs {
-            put(&mut self.0, run.start - at);
-            put(&mut self.0, run.end - run.start);
-            at = run.end;
-        }
-    }
-}
-
-/// Events, and after each list what is discarded then.
-#[derive(Clone, Debug)]
-pub struct WithDiscards<'a> {
-    events: Iter<'a>,
-    runs: Numbers<'a>,
-    /// Of the last list: how many runs there still are, and where the last one ended.
-    left: u64,
-    us: u64,
-    file: FileNo,
-    at: u64,
-}
-
-impl<'a> WithDiscards<'a> {
-    pub fn new(events: &'a Events, discards: &'a Discards) -> Self {
-        Self {
-            events: events.iter(),
-            runs: Numbers::of(&discards.0),
-            left: 0,
-            us: 0,
-            file: 0,
-            at: 0,
-        }
-    }
-
-    fn discard(&mut self) -> Option<Event> {
-        self.left -= 1;
-        let start = self.at + self.runs.next()?;
-        let length = self.runs.next()?;
-        self.at = start + length;
-        let what = What::Discard {
-            file: self.file,
-            offset: start * PAGE,
-            length: length * PAGE,
-        };
-        Some(Event { us: self.us, what })
-    }
-}
-
-impl Iterator for WithDiscards<'_> {
-    type Item = Event;
-
-    #[inline]
-    fn next(&mut self) -> Option<Event> {
-        if self.left > 0 {
-            return self.discard();
-        }
-        let e = self.events.next()?;
-        if let What::List { file, .. } = e.what {
-            self.left = self.runs.next().unwrap_or(0);
-            (self.us, self.file, self.at) = (e.us, file, 0);
-        }
-        Some(e)
+/// An empty one at the end.
+fn next_list(numbers: &mut Numbers) -> FreeList {
+    let mut next = || numbers.next().unwrap_or(0);
+    let (file_size, unit, count) = (next(), next(), next());
+    let mut at = 0;
+    let mut extent = || {
+        let start = at + next() * unit;
+        at = start + next() * unit;
+        start..at
+    };
+    FreeList {
+        file_size,
+        extents: (0..count).map(|_| extent()).collect(),
+        ..FreeList::default()
     }
 }
 
@@ -256,20 +215,7 @@ impl Lists {
     }
 
     pub fn get(&self, number: u32) -> FreeList {
-        let mut numbers = Numbers::of(&self.bytes[self.starts[number as usize]..]);
-        let mut next = || numbers.next().unwrap_or(0);
-        let (file_size, unit, count) = (next(), next(), next());
-        let mut at = 0;
-        let mut extent = || {
-            let start = at + next() * unit;
-            at = start + next() * unit;
-            start..at
-        };
-        FreeList {
-            file_size,
-            extents: (0..count).map(|_| extent()).collect(),
-            ..FreeList::default()
-        }
+        next_list(&mut Numbers::of(&self.bytes[self.starts[number as usize]..]))
     }
 
     pub fn len(&self) -> usize {
@@ -335,7 +281,7 @@ mod tests {
             events.sort_by_key(|e| e.us);
             let kept = kept(&events);
             prop_assert!(kept.iter().eq(events.iter().copied()));
-            prop_assert!(WithDiscards::new(&kept, &Discards::default()).eq(events));
+            prop_assert!(kept.with_discards(&Lists::default()).eq(events));
         }
     }
 
@@ -355,11 +301,17 @@ mod tests {
             at(3, list(7, 2)),
             at(4, What::Checkpoint),
         ]);
-        let mut discards = Discards::default();
-        discards.push(&[]);
-        discards.push(&[3..5, 5..6, 1000..1001]);
-        discards.push(std::slice::from_ref(&(0..1)));
-        let all: Vec<Event> = WithDiscards::new(&events, &discards).collect();
+        let mut discards = Lists::default();
+        for pages in [&[][..], &[3..5, 5..6, 1000..1001], std::slice::from_ref(&(0..1))] {
+            discards.push(&FreeList {
+                extents: pages
+                    .iter()
+                    .map(|r: &Range<u64>| r.start * PAGE..r.end * PAGE)
+                    .collect(),
+                ..FreeList::default()
+            });
+        }
+        let all: Vec<Event> = events.with_discards(&discards).collect();
         assert_eq!(
             all,
             [

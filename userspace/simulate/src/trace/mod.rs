@@ -14,7 +14,7 @@ use thiserror::Error;
 
 use crate::flash::PAGE;
 use database::wiredtiger::avail::FreeList;
-use events::{Discards, Events, Lists, WithDiscards};
+use events::{Events, Lists};
 
 /// Offsets in files are below this: 2^32 pages of 4 KiB.
 pub const MAX_OFFSET: u64 = 1 << 44;
@@ -111,7 +111,7 @@ pub enum What {
 pub struct Trace {
     events: Arc<Events>,
     /// What is discarded beside, after each list.
-    discards: Discards,
+    discards: Lists,
     /// Paths relative to the dbpath, byte by byte as they are on it.
     pub names: Vec<OsString>,
     pub files: u32,
@@ -125,21 +125,21 @@ pub struct Trace {
 }
 
 impl Trace {
-    pub fn events(&self) -> WithDiscards<'_> {
-        WithDiscards::new(&self.events, &self.discards)
+    pub fn events(&self) -> events::Iter<'_> {
+        self.events.with_discards(&self.discards)
     }
 
     /// The same files and lists with other events.
     pub fn with_events(&self, events: Events) -> Self {
         Self {
             events: events.into(),
-            discards: Discards::default(),
+            discards: Lists::default(),
             ..self.clone()
         }
     }
 
     /// The same with these discards.
-    pub(crate) fn with_discards(&self, discards: Discards) -> Self {
+    pub(crate) fn with_discards(&self, discards: Lists) -> Self {
         Self {
             discards,
             ..self.clone()
@@ -326,7 +326,7 @@ impl Builder {
     pub fn finish(self) -> Trace {
         Trace {
             events: self.events.into(),
-            discards: Discards::default(),
+            discards: Lists::default(),
             files: self.sizes.len() as u32,
             names: self.names,
             lists: self.lists.into(),
