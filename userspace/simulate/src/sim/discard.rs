@@ -246,7 +246,7 @@ mod tests {
                     };
                     b.list(us, file, list)
                 }
-                "L" => b.load_end(us),
+                "L" => b.mark(us, What::LoadEnd),
                 "C" => b.mark(us, What::Checkpoint),
                 "M" => b.mark(us, What::Window),
                 "S" => b.mark(us, What::Looked),

@@ -43,7 +43,7 @@ fn a_dump_has_what_the_drive_is_sent() {
     let mut b = Builder::default();
     b.write(0, COLLECTION, 0, 4 * PAGE).unwrap();
     b.write(0, "b", 0, 2 * PAGE).unwrap();
-    b.load_end(1).unwrap();
+    b.mark(1, What::LoadEnd).unwrap();
     for (us, stream, page) in [(2, 3, 1), (3, 3, 2), (4, 0, 3), (5, 7, 0)] {
         b.stream(us, stream).unwrap();
         b.write(us, COLLECTION, page * PAGE, PAGE).unwrap();
@@ -158,7 +158,7 @@ fn random_trace(names: &[&str], weights: &[u32], pages: u32, run: u32) -> Trace 
     for name in names {
         b.write(0, name, 0, bytes(u64::from(pages))).unwrap();
     }
-    b.load_end(1).unwrap();
+    b.mark(1, What::LoadEnd).unwrap();
     for n in 0..run {
         let mut at = random.u32(..weights.iter().sum::<u32>());
         let mut file = 0;
@@ -265,7 +265,7 @@ fn the_layouts_of_the_module() {
     for (n, name) in files.into_iter().enumerate() {
         b.write(n as u64, name, 0, PAGE).unwrap();
     }
-    b.load_end(9).unwrap();
+    b.mark(9, What::LoadEnd).unwrap();
     for name in files {
         b.write(10, name, 0, PAGE).unwrap();
         b.write(10, name, PAGE, PAGE).unwrap();
@@ -291,7 +291,7 @@ fn dsm_groups_by_hotness_at_a_checkpoint() {
     for name in names {
         b.write(0, name, 0, bytes(64)).unwrap();
     }
-    b.load_end(0).unwrap();
+    b.mark(0, What::LoadEnd).unwrap();
     // 1, 8 and 64 writes over the same span: lg 0, 3 and 6; pivots at 2 and 4.
     for (name, times) in names.into_iter().zip([1, 8, 64]) {
         for _ in 0..times {
@@ -323,7 +323,7 @@ fn windows(hot_first: &[bool], begins: bool, ends: bool) -> Trace {
     for name in names {
         b.write(0, name, 0, bytes(64)).unwrap();
     }
-    b.load_end(0).unwrap();
+    b.mark(0, What::LoadEnd).unwrap();
     for (n, first) in (1..).zip(hot_first) {
         let us = n * 1_000_000;
         for (name, hot) in names.into_iter().zip([*first, !first]) {
@@ -390,7 +390,7 @@ fn filestream_counts_requests_or_pages() {
     for name in ["a/1.x", "b/1.y"] {
         b.write(0, name, 0, bytes(64)).unwrap();
     }
-    b.load_end(0).unwrap();
+    b.mark(0, What::LoadEnd).unwrap();
     for n in 1..400 {
         b.write(n * 10_000, "a/1.x", 0, bytes(16)).unwrap();
         b.write(n * 10_000, "b/1.y", 0, PAGE).unwrap();
@@ -510,7 +510,7 @@ fn renames_and_deletions() {
 fn lives_of_the_load_are_not_counted() {
     let mut b = Builder::default();
     b.write(0, "a", 0, bytes(4)).unwrap();
-    b.load_end(1).unwrap();
+    b.mark(1, What::LoadEnd).unwrap();
     b.write(2, "a", 0, PAGE).unwrap();
     b.write(3, "a", 0, PAGE).unwrap();
     let profile = Profile::of(&b.finish(), &[], &Rules::default()).unwrap();
@@ -521,7 +521,7 @@ fn lives_of_the_load_are_not_counted() {
 #[test]
 fn a_discard_ends_a_life() {
     let mut b = Builder::default();
-    b.load_end(0).unwrap();
+    b.mark(0, What::LoadEnd).unwrap();
     b.write(1, "a", 0, bytes(3)).unwrap();
     b.discard(2, "a", bytes(1), bytes(2)).unwrap();
     b.write(3, "a", bytes(3), PAGE).unwrap();
@@ -565,7 +565,7 @@ fn what_cannot_be_simulated_is_said() {
     assert_eq!(simulate(&empty, &model(), "none").err(), Some(SimError::NoWrites));
     let mut b = Builder::default();
     b.write(0, "a", 0, 1).unwrap();
-    b.load_end(1).unwrap();
+    b.mark(1, What::LoadEnd).unwrap();
     assert_eq!(
         simulate(&b.finish(), &model(), "none").err(),
         Some(SimError::NoRun)

@@ -170,8 +170,6 @@ pub enum EventError {
     Empty,
     #[error("offset {0} and length {1} reach beyond 16 TiB")]
     TooFar(u64, u64),
-    #[error("the load phase has ended before")]
-    SecondLoadEnd,
     #[error("a file without a name")]
     NoName,
     #[error("up to here the trace takes {0} MiB of memory to be played, and there are {1} MiB")]
@@ -270,16 +268,10 @@ impl Builder {
         Ok(())
     }
 
-    pub(crate) fn load_end(&mut self, us: u64) -> Result<(), EventError> {
-        if std::mem::replace(&mut self.loaded, true) {
-            return Err(EventError::SecondLoadEnd);
-        }
-        self.mark(us, What::LoadEnd)
-    }
-
     /// What is of no file.
     pub(crate) fn mark(&mut self, us: u64, what: What) -> Result<(), EventError> {
         self.check(us, None)?;
+        self.loaded |= what == What::LoadEnd;
         self.begins |= what == What::Begins;
         self.push(us, what);
         Ok(())

@@ -39,6 +39,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, Read};
+use std::ops::Range;
 use std::os::unix::ffi::OsStringExt;
 
 use thiserror::Error;
@@ -63,36 +64,35 @@ const MAX_EXTENTS: u64 = 1 << 28;
 const MAX_SECTOR: u64 = 1 << 55;
 
 #[derive(Debug, Error)]
-pub enum RecordingError {
-    #[error("the recording is cut off after {0} events")]
-    Truncated(u64),
-    #[error("the recording is damaged after {0} events: {1}")]
-    Damaged(u64, &'static str),
-    #[error("the recording is wrong after {0} events: {1}")]
-    Event(u64, EventError),
-    #[error(transparent)]
-    Io(#[from] io::Error),
+#[error("after {0} events the recording is {1}")]
+pub struct RecordingError(pub u64, pub RecordingFault);
+
+#[derive(Debug, Error)]
+pub enum RecordingFault {
+    #[error("cut off")]
+    Truncated,
+    #[error("damaged: {0}")]
+    Damaged(&'static str),
+    #[error("wrong: {0}")]
+    Event(#[from] EventError),
+    #[error("unreadable: {0}")]
+    Io(io::Error),
 }
+
+use RecordingFault::Damaged;
 
 fn difference(to: u64, from: u64) -> u64 {
-    if to >= from {
-        (to - from) << 1
-    } else {
-        ((from - to) << 1) | 1
-    }
+    (to.abs_diff(from) << 1) | u64::from(to < from)
 }
 
-fn apply(from: u64, difference: u64) -> Option<u64> {
-    if difference & 1 == 0 {
-        from.checked_add(difference >> 1)
-    } else {
-        from.checked_sub(difference >> 1)
-    }
-}
-
-/// The sector after so many, if it is one.
-fn ends(sector: u64, sectors: u64) -> Option<u64> {
-    sector.checked_add(sectors).filter(|end| *end <= MAX_SECTOR)
+/// Where so many sectors begin, by the difference to the end of those before.
+fn begins(from: u64, difference: u64, sectors: u64) -> Result<u64, RecordingFault> {
+    let at = match difference & 1 {
+        0 => from.checked_add(difference >> 1),
+        _ => from.checked_sub(difference >> 1),
+    };
+    let is_sector = |at: &u64| at.checked_add(sectors).is_some_and(|end| end <= MAX_SECTOR);
+    at.filter(is_sector).ok_or(Damaged("there is no such sector"))
 }
 
 struct NamedFile {
@@ -123,11 +123,9 @@ struct RecordingReader<R> {
     sector: u64,
     events: u64,
     files: BTreeMap<u64, NamedFile>,
+    /// Of the table before.
     before: Places,
-    /// Paths in the table before, to see what was renamed.
     names: BTreeMap<u64, OsString>,
-    changed: Vec<u64>,
-    gone: Vec<u64>,
     /// With the microseconds.
     pending: Vec<(u64, Waiting)>,
     loaded: bool,
@@ -145,51 +143,37 @@ pub(crate) fn read(memory: u64, input: impl BufRead) -> Result<Trace, RecordingE
         files: BTreeMap::new(),
         before: Vec::new(),
         names: BTreeMap::new(),
-        changed: Vec::new(),
-        gone: Vec::new(),
         pending: Vec::new(),
         loaded: false,
     };
-    while r.record()? {}
+    while r.record().map_err(|fault| RecordingError(r.events, fault))? {}
     Ok(r.builder.finish())
 }
 
 impl<R: Read> RecordingReader<R> {
-    fn damaged(&self, why: &'static str) -> RecordingError {
-        RecordingError::Damaged(self.events, why)
-    }
-
-    fn event<T>(&self, r: Result<T, EventError>) -> Result<T, RecordingError> {
-        r.map_err(|e| RecordingError::Event(self.events, e))
-    }
-
-    fn bytes(&mut self, buf: &mut [u8]) -> Result<(), RecordingError> {
-        let events = self.events;
+    fn bytes(&mut self, buf: &mut [u8]) -> Result<(), RecordingFault> {
         self.input.read_exact(buf).map_err(|e| match e.kind() {
-            io::ErrorKind::UnexpectedEof => RecordingError::Truncated(events),
-            _ => e.into(),
+            io::ErrorKind::UnexpectedEof => RecordingFault::Truncated,
+            _ => RecordingFault::Io(e),
         })
     }
 
-    fn number(&mut self) -> Result<u64, RecordingError> {
+    fn number(&mut self) -> Result<u64, RecordingFault> {
         let number = varint::decode(|| {
             let mut byte = [0];
             self.bytes(&mut byte).map(|()| byte[0])
         })?;
-        number.ok_or_else(|| self.damaged("a number has more than 64 bits"))
+        number.ok_or(Damaged("a number has more than 64 bits"))
     }
 
-    fn time(&mut self) -> Result<(), RecordingError> {
-        let time = self.number()?;
-        self.us = self
-            .us
-            .checked_add(time)
-            .ok_or_else(|| self.damaged("a time is too great"))?;
+    fn time(&mut self) -> Result<(), RecordingFault> {
+        let time = self.us.checked_add(self.number()?);
+        self.us = time.ok_or(Damaged("a time is too great"))?;
         Ok(())
     }
 
     /// Whether there is more.
-    fn record(&mut self) -> Result<bool, RecordingError> {
+    fn record(&mut self) -> Result<bool, RecordingFault> {
         let mut what = [0];
         self.bytes(&mut what)?;
         match what[0] {
@@ -197,7 +181,6 @@ impl<R: Read> RecordingReader<R> {
             b'G' => {
                 let id = self.number()?;
                 self.files.remove(&id);
-                self.gone.push(id);
             }
             b'T' => {
                 self.time()?;
@@ -206,9 +189,8 @@ impl<R: Read> RecordingReader<R> {
             b'W' | b'D' => self.io(what[0] == b'D')?,
             b'C' => {
                 self.time()?;
-                self.flush(false)?;
-                let done = self.builder.mark(self.us, What::Checkpoint);
-                self.event(done)?;
+                self.flush(None)?;
+                self.builder.mark(self.us, What::Checkpoint)?;
             }
             b'B' => self.mark(What::Begins)?,
             b'M' => self.mark(What::Window)?,
@@ -219,64 +201,52 @@ impl<R: Read> RecordingReader<R> {
                 self.wait(Waiting::Mark(What::Lost));
             }
             b'E' => {
-                let events = self.number()?;
-                if events != self.events {
-                    return Err(self.damaged("the number of events at its end is another"));
+                if self.number()? != self.events {
+                    return Err(Damaged("the number of events at its end is another"));
                 }
-                self.flush(false)?;
+                self.flush(None)?;
                 return Ok(false);
             }
-            _ => return Err(self.damaged("there is no such record")),
+            _ => return Err(Damaged("there is no such record")),
         }
         Ok(true)
     }
 
-    fn file(&mut self) -> Result<(), RecordingError> {
-        let id = self.number()?;
-        let length = self.number()?;
+    fn file(&mut self) -> Result<(), RecordingFault> {
+        let (id, length) = (self.number()?, self.number()?);
         if length > MAX_PATH {
-            return Err(self.damaged("a path is too long"));
+            return Err(Damaged("a path is too long"));
         }
         let mut path = vec![0; length as usize];
         self.bytes(&mut path)?;
         let path = OsString::from_vec(path);
-        let size = self.number()?;
-        let count = self.number()?;
+        let (size, count) = (self.number()?, self.number()?);
         if count > MAX_EXTENTS {
-            return Err(self.damaged("a file has too many extents"));
+            return Err(Damaged("a file has too many extents"));
         }
         let mut extents = Vec::new();
-        let (mut offset, mut start) = (0u64, 0u64);
+        let (mut offset, mut start) = (0, 0);
         for _ in 0..count {
             let (o, s, length) = (self.number()?, self.number()?, self.number()?);
-            let e = apply(offset, o)
-                .zip(apply(start, s))
-                .map(|(o, s)| Extent::new(o, s, length));
-            let both = e.and_then(|e| ends(e.offset, length).zip(ends(e.start, length)));
-            let (Some(e), Some(both)) = (e, both) else {
-                return Err(self.damaged("invalid extent"));
-            };
-            (offset, start) = both;
+            let e = Extent::new(begins(offset, o, length)?, begins(start, s, length)?, length);
+            (offset, start) = (e.offset + length, e.start + length);
             extents.push(e);
         }
         self.files.insert(id, NamedFile { path, size, extents });
-        self.changed.push(id);
         Ok(())
     }
 
-    fn io(&mut self, discard: bool) -> Result<(), RecordingError> {
+    fn io(&mut self, discard: bool) -> Result<(), RecordingFault> {
         self.time()?;
-        let difference = self.number()?;
-        let sectors = self.number()?;
+        let (difference, sectors) = (self.number()?, self.number()?);
         let mut stream = None;
         if !discard {
             let number = u8::try_from(self.number()?);
-            stream = Some(number.map_err(|_| self.damaged("a stream is greater than 255"))?);
+            stream = Some(number.map_err(|_| Damaged("a stream is greater than 255"))?);
             // The hint is for those who look at it.
             self.number()?;
         }
-        let sector = apply(self.sector, difference).filter(|s| ends(*s, sectors).is_some());
-        let sector = sector.ok_or_else(|| self.damaged("invalid sector"))?;
+        let sector = begins(self.sector, difference, sectors)?;
         self.sector = sector + sectors;
         self.events += 1;
         self.wait(Waiting::Io {
@@ -287,7 +257,7 @@ impl<R: Read> RecordingReader<R> {
         Ok(())
     }
 
-    fn mark(&mut self, what: What) -> Result<(), RecordingError> {
+    fn mark(&mut self, what: What) -> Result<(), RecordingFault> {
         self.time()?;
         self.wait(Waiting::Mark(what));
         Ok(())
@@ -297,10 +267,10 @@ impl<R: Read> RecordingReader<R> {
         self.pending.push((self.us, what));
     }
 
-    fn list(&mut self) -> Result<(), RecordingError> {
+    fn list(&mut self) -> Result<(), RecordingFault> {
         let (id, file_size, count) = (self.number()?, self.number()?, self.number()?);
         if count > MAX_EXTENTS {
-            return Err(self.damaged("a list has too many extents"));
+            return Err(Damaged("a list has too many extents"));
         }
         let mut list = FreeList {
             file_size,
@@ -308,72 +278,69 @@ impl<R: Read> RecordingReader<R> {
         };
         let mut at = 0u64;
         for _ in 0..count {
-            let (skipped, length) = (self.number()?, self.number()?);
-            let start = at.checked_add(skipped);
-            let end = start
-                .and_then(|s| s.checked_add(length))
-                .filter(|e| *e <= file_size);
-            let (Some(start), Some(end), true) = (start, end, length > 0) else {
-                return Err(self.damaged("invalid free extent"));
-            };
-            list.extents.push(start..end);
-            at = end;
+            let start = at.saturating_add(self.number()?);
+            at = start.saturating_add(self.number()?);
+            if start == at || at > file_size {
+                return Err(Damaged("invalid free extent"));
+            }
+            list.extents.push(start..at);
         }
         self.wait(Waiting::List(id, list));
         Ok(())
     }
 
-    fn table(&mut self) -> Result<(), RecordingError> {
-        if !std::mem::replace(&mut self.loaded, true) {
-            self.before = self.places();
-            self.load()?;
-        } else {
-            self.flush(true)?;
-        }
-        self.names = self.files.iter().map(|(id, f)| (*id, f.path.clone())).collect();
-        self.changed.clear();
-        self.gone.clear();
-        Ok(())
-    }
-
-    fn places(&self) -> Places {
+    fn table(&mut self) -> Result<(), RecordingFault> {
         let mut places: Places = Vec::new();
         for (id, f) in &self.files {
             places.extend(f.extents.iter().map(|e| (e.start, e.length, e.offset, *id)));
         }
         places.sort_unstable();
-        places
+        if std::mem::replace(&mut self.loaded, true) {
+            let gone = self.rename_and_delete()?;
+            self.flush(Some(places))?;
+            for path in gone {
+                self.builder.delete(self.us, path)?;
+            }
+        } else {
+            self.before = places;
+            self.load()?;
+        }
+        self.names = self.files.iter().map(|(id, f)| (*id, f.path.clone())).collect();
+        Ok(())
     }
 
     /// What was there before is the load phase.
-    fn load(&mut self) -> Result<(), RecordingError> {
+    fn load(&mut self) -> Result<(), RecordingFault> {
         for f in self.files.values() {
             for e in &f.extents {
                 let offset = e.offset * SECTOR;
                 // Space that was allocated ahead has no data.
                 let end = ((e.offset + e.length) * SECTOR).min(f.size);
                 if offset < end {
-                    let done = self.builder.write(self.us, &f.path, offset, end - offset);
-                    done.map_err(|e| RecordingError::Event(self.events, e))?;
+                    self.builder.write(self.us, &f.path, offset, end - offset)?;
                 }
             }
         }
-        let done = self.builder.load_end(self.us);
-        self.event(done)
+        Ok(self.builder.mark(self.us, What::LoadEnd)?)
     }
 
-    /// Says whose the pending writes were.
-    fn flush(&mut self, table: bool) -> Result<(), RecordingError> {
-        let (after, gone) = match table {
-            true => (self.places(), self.rename_and_delete()?),
-            false => (std::mem::take(&mut self.before), Vec::new()),
-        };
+    /// Says whose the pending writes were, by the table after them if there is one.
+    fn flush(&mut self, after: Option<Places>) -> Result<(), RecordingFault> {
+        let after = after.unwrap_or_else(|| std::mem::take(&mut self.before));
         for (us, what) in std::mem::take(&mut self.pending) {
-            self.resolve(us, what, &after)?;
-        }
-        for path in gone {
-            let done = self.builder.delete(self.us, &path);
-            self.event(done)?;
+            match what {
+                Waiting::Io {
+                    sector,
+                    sectors,
+                    stream,
+                } => self.resolve(us, sector..sector + sectors, stream, &after)?,
+                Waiting::Mark(what) => self.builder.mark(us, what)?,
+                Waiting::List(id, list) => {
+                    if let Some(path) = self.names.get(&id) {
+                        self.builder.list(us, path, list)?;
+                    }
+                }
+            }
         }
         self.before = after;
         Ok(())
@@ -383,90 +350,49 @@ impl<R: Read> RecordingReader<R> {
     /// the beginning of the window; so does the end of a file whose name another
     /// one has now.  Other files end with the window, since the window may have
     /// writes to them: these are returned.
-    fn rename_and_delete(&mut self) -> Result<Vec<OsString>, RecordingError> {
+    fn rename_and_delete(&mut self) -> Result<Vec<OsString>, RecordingFault> {
         let us = self.pending.first().map_or(self.us, |p| p.0);
         let mut last = Vec::new();
-        for id in std::mem::take(&mut self.gone) {
-            if let Some(path) = self.names.get(&id) {
-                let taken = self.files.values().any(|f| f.path == *path);
-                if !taken {
-                    last.push(path.clone());
-                } else if !self.renamed_to(path) {
-                    let done = self.builder.delete(us, path);
-                    self.event(done)?;
-                }
+        for (_, path) in self.names.iter().filter(|(id, _)| !self.files.contains_key(id)) {
+            match self.files.iter().find(|(_, f)| f.path == *path) {
+                None => last.push(path.clone()),
+                // That it gets this name ends the one that had it.
+                Some((id, _)) if self.names.contains_key(id) => {}
+                Some(_) => self.builder.delete(us, path)?,
             }
         }
-        for id in std::mem::take(&mut self.changed) {
-            let (Some(old), Some(f)) = (self.names.get(&id), self.files.get(&id)) else {
-                continue;
-            };
-            if *old != f.path {
-                let done = self.builder.rename(us, old, &f.path);
-                done.map_err(|e| RecordingError::Event(self.events, e))?;
+        for (id, f) in &self.files {
+            match self.names.insert(*id, f.path.clone()) {
+                Some(old) if old != f.path => self.builder.rename(us, old, &f.path)?,
+                _ => {}
             }
         }
         Ok(last)
     }
 
-    /// Whether a file that had another name has this one now.
-    fn renamed_to(&self, path: &OsStr) -> bool {
-        self.changed
-            .iter()
-            .any(|id| self.names.contains_key(id) && self.files.get(id).is_some_and(|f| f.path == path))
-    }
-
-    fn resolve(&mut self, us: u64, what: Waiting, after: &Places) -> Result<(), RecordingError> {
-        let done = match what {
-            Waiting::Io {
-                sector,
-                sectors,
-                stream,
-            } => return self.resolve_io(us, sector, sectors, stream, after),
-            Waiting::Mark(what) => self.builder.mark(us, what),
-            Waiting::List(id, list) => match self.path_of(id) {
-                Some(path) => self.builder.list(us, &path, list),
-                None => Ok(()),
-            },
-        };
-        self.event(done)
-    }
-
-    /// The name of a file now, or before it was gone.
-    fn path_of(&self, id: u64) -> Option<OsString> {
-        let now = self.files.get(&id).map(|f| &f.path);
-        now.or_else(|| self.names.get(&id)).cloned()
-    }
-
-    fn resolve_io(
+    fn resolve(
         &mut self,
         us: u64,
-        sector: u64,
-        sectors: u64,
+        sectors: Range<u64>,
         stream: Option<u8>,
         after: &Places,
-    ) -> Result<(), RecordingError> {
-        let mut at = sector;
-        let end = sector + sectors;
+    ) -> Result<(), RecordingFault> {
+        let Range { start: mut at, end } = sectors;
         while at < end {
             let (mut found, mut to) = find(after, at, end);
             if found.is_none() {
                 (found, to) = find(&self.before, at, to);
             }
-            let named = found.and_then(|(id, offset)| {
-                let now = self.files.get(&id).map(|f| &f.path);
-                Some((now.or_else(|| self.names.get(&id))?.as_os_str(), offset))
-            });
+            let named = found.and_then(|(id, offset)| Some((self.names.get(&id)?.as_os_str(), offset)));
             let (path, offset) = named.unwrap_or((OsStr::new(UNMAPPED), at));
             let (offset, length) = (offset * SECTOR, (to - at) * SECTOR);
-            let done = match stream {
-                Some(stream) => self
-                    .builder
-                    .stream(us, stream)
-                    .and_then(|()| self.builder.write(us, path, offset, length)),
-                None => self.builder.discard(us, path, offset, length),
-            };
-            done.map_err(|e| RecordingError::Event(self.events, e))?;
+            match stream {
+                Some(stream) => {
+                    self.builder.stream(us, stream)?;
+                    self.builder.write(us, path, offset, length)?;
+                }
+                None => self.builder.discard(us, path, offset, length)?,
+            }
             at = to;
         }
         Ok(())

@@ -151,7 +151,10 @@ fn a_cut_or_damaged_recording_is_refused() {
     assert!(parse(&whole).is_ok());
     for cut in FIRST.len()..whole.len() {
         let e = parse(&whole[..cut]).unwrap_err();
-        assert!(matches!(e, RecordingError::Truncated(_)), "{cut}: {e}");
+        assert!(
+            matches!(e, RecordingError(_, RecordingFault::Truncated)),
+            "{cut}: {e}"
+        );
     }
     for foreign in ["dsm-recording,1\n", ""] {
         let e = crate::trace::read(foreign.as_bytes()).unwrap_err();
@@ -169,7 +172,7 @@ fn a_cut_or_damaged_recording_is_refused() {
     bytes[FIRST.len()] = b'?';
     assert_eq!(
         parse(&bytes).unwrap_err().to_string(),
-        "the recording is damaged after 0 events: there is no such record"
+        "after 0 events the recording is damaged: there is no such record"
     );
     let end = whole.len() - 1;
     bytes = whole.clone();
