@@ -468,7 +468,7 @@ fn simulate_says_what_it_cannot_do() {
     std::fs::write(&path, &whole[..whole.len() - 1]).unwrap();
     let o = dsmctl(&format!("simulate {path}"));
     assert!(
-        said(&o).contains("r.rec: after 64 events the recording is cut off"),
+        said(&o).contains("r.rec: after 64 events: it is cut off"),
         "{}",
         said(&o)
     );

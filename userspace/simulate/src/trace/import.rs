@@ -7,40 +7,20 @@
 //! nothing to go by.  Neither has checkpoints.
 
 use std::collections::BTreeSet;
-use std::io::{self, BufRead};
+use std::io::BufRead;
 
-use thiserror::Error;
+use anyhow::{bail, ensure, Context, Result};
 
-use super::{Builder, EventError, Trace};
+use super::{Builder, Trace};
 
 const SECTOR: u64 = 512;
-
-#[derive(Debug, Error)]
-pub enum ImportError {
-    #[error("line {0}: {1}")]
-    Line(usize, Wrong),
-    #[error("the device {0} is made of {1}, and what is written to it is there twice: trace one of them")]
-    Twice(String, String),
-    #[error("there is no write in it that blkparse calls queued (Q)")]
-    NoQueued,
-    #[error(transparent)]
-    Io(#[from] io::Error),
-}
-
-#[derive(Debug, Error)]
-pub enum Wrong {
-    #[error("'{0}' is not what fio writes: [<us>] <file> <action> [<offset> <length>]")]
-    Fio(String),
-    #[error(transparent)]
-    Event(#[from] EventError),
-}
 
 pub(crate) const FIO: &str = "fio version ";
 
 /// An iolog.  Version 2 has no times but `wait`, in microseconds; version 3 has
 /// microseconds in front of each line, by what fio 3.39 writes: its manual calls them
 /// milliseconds.
-pub fn fio(memory: u64, input: impl BufRead) -> Result<Trace, ImportError> {
+pub fn fio(memory: u64, input: impl BufRead) -> Result<Trace> {
     let mut builder = Builder::within(memory);
     let (mut us, mut timed) = (0, false);
     for (n, line) in input.lines().enumerate() {
@@ -49,15 +29,18 @@ pub fn fio(memory: u64, input: impl BufRead) -> Result<Trace, ImportError> {
             timed = line.starts_with("fio version 3");
             continue;
         }
-        fio_line(&mut builder, &line, timed, &mut us).map_err(|e| ImportError::Line(n + 1, e))?;
+        fio_line(&mut builder, &line, timed, &mut us).with_context(|| format!("line {}", n + 1))?;
     }
     Ok(builder.finish())
 }
 
-fn fio_line(builder: &mut Builder, line: &str, timed: bool, us: &mut u64) -> Result<(), Wrong> {
-    let wrong = || Wrong::Fio(line.chars().take(60).collect());
+fn fio_line(builder: &mut Builder, line: &str, timed: bool, us: &mut u64) -> Result<()> {
+    let wrong = || {
+        let shown: String = line.chars().take(60).collect();
+        format!("'{shown}' is not what fio writes: [<us>] <file> <action> [<offset> <length>]")
+    };
     let mut words: Vec<&str> = line.split_whitespace().collect();
-    let number = |s: &str| s.parse::<u64>().map_err(|_| wrong());
+    let number = |s: &str| s.parse::<u64>().ok().with_context(wrong);
     if timed && !words.is_empty() {
         *us = number(words.remove(0))?;
     }
@@ -69,7 +52,7 @@ fn fio_line(builder: &mut Builder, line: &str, timed: bool, us: &mut u64) -> Res
         [_, "read" | "sync" | "datasync" | "sync_file_range" | "syncfs", ..]
         | [_, "add" | "open" | "close" | "unlink"]
         | [] => {}
-        _ => return Err(wrong()),
+        _ => bail!(wrong()),
     }
     Ok(())
 }
@@ -119,7 +102,7 @@ fn queued(line: &str) -> Option<Queued<'_>> {
 
 /// What blkparse prints.  Its summary at the end, and all but writes and discards
 /// that were queued, are skipped.
-pub(crate) fn blkparse(memory: u64, input: impl BufRead) -> Result<Trace, ImportError> {
+pub(crate) fn blkparse(memory: u64, input: impl BufRead) -> Result<Trace> {
     let mut events: Vec<(u64, String, bool, u64, u64, usize)> = Vec::new();
     let mut remaps: BTreeSet<(String, String)> = BTreeSet::new();
     for (n, line) in input.lines().enumerate() {
@@ -136,15 +119,16 @@ pub(crate) fn blkparse(memory: u64, input: impl BufRead) -> Result<Trace, Import
             events.push((q.us, q.device.to_owned(), discard, sector, sectors, n + 1));
         }
     }
-    if events.is_empty() {
-        return Err(ImportError::NoQueued);
-    }
+    ensure!(
+        !events.is_empty(),
+        "there is no write in it that blkparse calls queued (Q)"
+    );
     let is_there = |device: &String| events.iter().any(|e| e.1 == *device);
     if let Some((below, above)) = remaps
         .into_iter()
         .find(|(below, above)| is_there(below) && is_there(above))
     {
-        return Err(ImportError::Twice(above, below));
+        bail!("the device {above} is made of {below}, and what is written to it is there twice: trace one of them");
     }
     // Those of several processors are not quite in order.
     events.sort_by_key(|e| e.0);
@@ -156,7 +140,7 @@ pub(crate) fn blkparse(memory: u64, input: impl BufRead) -> Result<Trace, Import
         } else {
             builder.write(*us, device, range.0, range.1)
         };
-        done.map_err(|e| ImportError::Line(*line, e.into()))?;
+        done.with_context(|| format!("line {line}"))?;
     }
     Ok(builder.finish())
 }
@@ -207,8 +191,7 @@ mod tests {
         for line in ["/d/a boil", "/d/a write 0", "/d/a write x 1"] {
             let e = fio(u64::MAX, format!("fio version 2 iolog\n{line}\n").as_bytes()).unwrap_err();
             assert!(
-                e.to_string()
-                    .starts_with(&format!("line 2: '{line}' is not what fio writes")),
+                format!("{e:#}").starts_with(&format!("line 2: '{line}' is not what fio writes")),
                 "{e}"
             );
         }
@@ -253,10 +236,8 @@ mod tests {
             "the device 9,0 is made of 8,0, and what is written to it is there twice: trace one of them"
         );
         assert!(blkparse(u64::MAX, disk.as_bytes()).is_ok(), "one of them");
-        assert!(matches!(
-            blkparse(u64::MAX, "hello\n".as_bytes()),
-            Err(ImportError::NoQueued)
-        ));
+        let said = blkparse(u64::MAX, "hello\n".as_bytes()).unwrap_err().to_string();
+        assert!(said.starts_with("there is no write in it"), "{said}");
         assert!(!is_blkparse("hello"));
     }
 }

@@ -7,10 +7,10 @@ pub mod recording;
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
-use std::io::{self, BufRead, BufReader, Cursor, Read};
+use std::io::{BufRead, BufReader, Cursor, Read};
 use std::sync::Arc;
 
-use thiserror::Error;
+use anyhow::{bail, ensure, Result};
 
 use crate::flash::PAGE;
 use database::wiredtiger::avail::FreeList;
@@ -19,39 +19,27 @@ use events::{Events, Lists};
 /// Offsets in files are below this: 2^32 pages of 4 KiB.
 pub const MAX_OFFSET: u64 = 1 << 44;
 
-#[derive(Debug, Error)]
-pub enum ReadError {
-    #[error(transparent)]
-    Recording(#[from] recording::RecordingError),
-    #[error(transparent)]
-    Import(#[from] import::ImportError),
-    #[error("this is no recording, no fio iolog and not what blkparse prints")]
-    Foreign,
-    #[error(transparent)]
-    Io(#[from] io::Error),
-}
-
 /// Reads a trace of any kind, by its first line.
-pub fn read(input: impl BufRead) -> Result<Trace, ReadError> {
+pub fn read(input: impl BufRead) -> Result<Trace> {
     read_within(u64::MAX, input)
 }
 
 /// The same, of one that is to be played with so many bytes of memory.
-pub fn read_within(memory: u64, mut input: impl BufRead) -> Result<Trace, ReadError> {
+pub fn read_within(memory: u64, mut input: impl BufRead) -> Result<Trace> {
     let mut first = Vec::new();
     input.by_ref().take(4096).read_until(b'\n', &mut first)?;
     let line = String::from_utf8_lossy(&first).into_owned();
     if line == recording::FIRST {
-        return Ok(recording::read(memory, input)?);
+        return recording::read(memory, input);
     }
     let input = BufReader::new(Cursor::new(first).chain(input));
     if line.starts_with(import::FIO) {
-        return Ok(import::fio(memory, input)?);
+        return import::fio(memory, input);
     }
     if import::is_blkparse(&line) {
-        return Ok(import::blkparse(memory, input)?);
+        return import::blkparse(memory, input);
     }
-    Err(ReadError::Foreign)
+    bail!("this is no recording, no fio iolog and not what blkparse prints")
 }
 
 /// A file of a trace: what keeps its identity when it is renamed.
@@ -162,20 +150,6 @@ impl Trace {
     }
 }
 
-#[derive(Debug, Error, PartialEq, Eq)]
-pub enum EventError {
-    #[error("the time {0} is before the time {1} of the event above")]
-    Time(u64, u64),
-    #[error("a length of 0")]
-    Empty,
-    #[error("offset {0} and length {1} reach beyond 16 TiB")]
-    TooFar(u64, u64),
-    #[error("a file without a name")]
-    NoName,
-    #[error("up to here the trace takes {0} MiB of memory to be played, and there are {1} MiB")]
-    Memory(u64, u64),
-}
-
 /// Puts a trace together from events that name files by their paths.
 #[derive(Debug, Default)]
 pub struct Builder {
@@ -226,7 +200,7 @@ impl Builder {
     }
 
     /// The stream of the writes that follow; 0 is none.
-    pub fn stream(&mut self, us: u64, stream: u8) -> Result<(), EventError> {
+    pub fn stream(&mut self, us: u64, stream: u8) -> Result<()> {
         self.check(us, None)?;
         if std::mem::replace(&mut self.stream, stream) != stream {
             self.placed = true;
@@ -235,13 +209,7 @@ impl Builder {
         Ok(())
     }
 
-    pub fn write(
-        &mut self,
-        us: u64,
-        path: impl AsRef<OsStr>,
-        offset: u64,
-        length: u64,
-    ) -> Result<(), EventError> {
+    pub fn write(&mut self, us: u64, path: impl AsRef<OsStr>, offset: u64, length: u64) -> Result<()> {
         self.check(us, Some((offset, length)))?;
         let file = self.file(us, path.as_ref())?;
         let end = (offset + length).div_ceil(PAGE);
@@ -255,13 +223,7 @@ impl Builder {
         Ok(())
     }
 
-    pub fn discard(
-        &mut self,
-        us: u64,
-        path: impl AsRef<OsStr>,
-        offset: u64,
-        length: u64,
-    ) -> Result<(), EventError> {
+    pub fn discard(&mut self, us: u64, path: impl AsRef<OsStr>, offset: u64, length: u64) -> Result<()> {
         self.check(us, Some((offset, length)))?;
         let file = self.file(us, path.as_ref())?;
         self.push(us, What::Discard { file, offset, length });
@@ -269,7 +231,7 @@ impl Builder {
     }
 
     /// What is of no file.
-    pub(crate) fn mark(&mut self, us: u64, what: What) -> Result<(), EventError> {
+    pub(crate) fn mark(&mut self, us: u64, what: What) -> Result<()> {
         self.check(us, None)?;
         self.loaded |= what == What::LoadEnd;
         self.begins |= what == What::Begins;
@@ -278,7 +240,7 @@ impl Builder {
     }
 
     /// The list of a file that was never written is none that matters.
-    pub fn list(&mut self, us: u64, path: impl AsRef<OsStr>, list: FreeList) -> Result<(), EventError> {
+    pub fn list(&mut self, us: u64, path: impl AsRef<OsStr>, list: FreeList) -> Result<()> {
         self.check(us, None)?;
         if let Some(&file) = self.files.get(path.as_ref()) {
             let list = self.lists.push(&list);
@@ -288,7 +250,7 @@ impl Builder {
     }
 
     /// A file that was never written is none that matters.
-    pub fn delete(&mut self, us: u64, path: impl AsRef<OsStr>) -> Result<(), EventError> {
+    pub fn delete(&mut self, us: u64, path: impl AsRef<OsStr>) -> Result<()> {
         self.check(us, None)?;
         if let Some(file) = self.files.remove(path.as_ref()) {
             self.pages -= std::mem::take(&mut self.sizes[file as usize]).bytes();
@@ -298,12 +260,7 @@ impl Builder {
     }
 
     /// As rename(2) does it: a file that had the new name is gone.
-    pub fn rename(
-        &mut self,
-        us: u64,
-        old: impl AsRef<OsStr>,
-        new: impl AsRef<OsStr>,
-    ) -> Result<(), EventError> {
+    pub fn rename(&mut self, us: u64, old: impl AsRef<OsStr>, new: impl AsRef<OsStr>) -> Result<()> {
         let (old, new) = (old.as_ref(), new.as_ref());
         self.check(us, None)?;
         let file = self.file(us, old)?;
@@ -328,31 +285,33 @@ impl Builder {
         }
     }
 
-    fn check(&mut self, us: u64, range: Option<(u64, u64)>) -> Result<(), EventError> {
-        if us < self.last {
-            return Err(EventError::Time(us, self.last));
-        }
+    fn check(&mut self, us: u64, range: Option<(u64, u64)>) -> Result<()> {
+        let last = self.last;
+        ensure!(
+            us >= last,
+            "the time {us} is before the time {last} of the event above"
+        );
         if let Some((offset, length)) = range {
-            if length == 0 {
-                return Err(EventError::Empty);
-            }
-            if offset.checked_add(length).is_none_or(|end| end > MAX_OFFSET) {
-                return Err(EventError::TooFar(offset, length));
-            }
+            ensure!(length > 0, "a length of 0");
+            let fits = offset.checked_add(length).is_some_and(|end| end <= MAX_OFFSET);
+            ensure!(fits, "offset {offset} and length {length} reach beyond 16 TiB");
         }
         self.last = us;
         self.has_room()
     }
 
-    fn has_room(&self) -> Result<(), EventError> {
+    fn has_room(&self) -> Result<()> {
         let needed = (self.events.bytes() + self.lists.bytes()).saturating_add(self.pages);
-        match self.memory.filter(|memory| needed > *memory) {
-            Some(memory) => Err(EventError::Memory(needed >> 20, memory >> 20)),
-            None => Ok(()),
+        if let Some(memory) = self.memory.filter(|memory| needed > *memory) {
+            let [needed, memory] = [needed, memory].map(|bytes| bytes >> 20);
+            bail!(
+                "up to here the trace takes {needed} MiB of memory to be played, and there are {memory} MiB"
+            );
         }
+        Ok(())
     }
 
-    fn file(&mut self, us: u64, path: &OsStr) -> Result<FileNo, EventError> {
+    fn file(&mut self, us: u64, path: &OsStr) -> Result<FileNo> {
         if let Some(&file) = self.files.get(path) {
             return Ok(file);
         }
@@ -362,10 +321,8 @@ impl Builder {
         Ok(file)
     }
 
-    fn name(&mut self, us: u64, file: FileNo, path: &OsStr) -> Result<(), EventError> {
-        if path.is_empty() {
-            return Err(EventError::NoName);
-        }
+    fn name(&mut self, us: u64, file: FileNo, path: &OsStr) -> Result<()> {
+        ensure!(!path.is_empty(), "a file without a name");
         let name = self.names.len() as u32;
         self.names.push(path.to_owned());
         self.files.insert(path.to_owned(), file);
@@ -412,12 +369,12 @@ mod tests {
         for first in ["fio version 2 iolog\n", "fio version 3 iolog\n"] {
             let ms = if first.contains('3') { "1 " } else { "" };
             let text = format!("{first}{ms}a write 0 17592186044416\nthis is not even read\n");
-            let said = read_within(1 << 30, text.as_bytes()).unwrap_err().to_string();
+            let said = format!("{:#}", read_within(1 << 30, text.as_bytes()).unwrap_err());
             assert_eq!(
                 said,
                 "line 2: up to here the trace takes 65568 MiB of memory to be played, and there are 1024 MiB"
             );
-            let said = read(text.as_bytes()).unwrap_err().to_string();
+            let said = format!("{:#}", read(text.as_bytes()).unwrap_err());
             assert!(said.starts_with("line 3: "), "{said}");
         }
     }

@@ -42,13 +42,13 @@ use std::io::{self, BufRead, Read};
 use std::ops::Range;
 use std::os::unix::ffi::OsStringExt;
 
-use thiserror::Error;
+use anyhow::{anyhow, bail, ensure, Context, Result};
 
 mod writer;
 
 pub use writer::Writer;
 
-use super::{Builder, EventError, Trace, What};
+use super::{Builder, Trace, What};
 use database::wiredtiger::avail::FreeList;
 use database::wiredtiger::varint;
 use dm::table::Extent;
@@ -63,36 +63,18 @@ const MAX_EXTENTS: u64 = 1 << 28;
 /// Nor are sectors beyond 2^64 bytes.
 const MAX_SECTOR: u64 = 1 << 55;
 
-#[derive(Debug, Error)]
-#[error("after {0} events the recording is {1}")]
-pub struct RecordingError(pub u64, pub RecordingFault);
-
-#[derive(Debug, Error)]
-pub enum RecordingFault {
-    #[error("cut off")]
-    Truncated,
-    #[error("damaged: {0}")]
-    Damaged(&'static str),
-    #[error("wrong: {0}")]
-    Event(#[from] EventError),
-    #[error("unreadable: {0}")]
-    Io(io::Error),
-}
-
-use RecordingFault::Damaged;
-
 fn difference(to: u64, from: u64) -> u64 {
     (to.abs_diff(from) << 1) | u64::from(to < from)
 }
 
 /// Where so many sectors begin, by the difference to the end of those before.
-fn begins(from: u64, difference: u64, sectors: u64) -> Result<u64, RecordingFault> {
+fn start_of(from: u64, difference: u64, sectors: u64) -> Result<u64> {
     let at = match difference & 1 {
         0 => from.checked_add(difference >> 1),
         _ => from.checked_sub(difference >> 1),
     };
     let is_sector = |at: &u64| at.checked_add(sectors).is_some_and(|end| end <= MAX_SECTOR);
-    at.filter(is_sector).ok_or(Damaged("there is no such sector"))
+    at.filter(is_sector).context("there is no such sector")
 }
 
 struct NamedFile {
@@ -133,7 +115,7 @@ struct RecordingReader<R> {
 
 /// Reads what follows the first line, as a trace that is to be played with so many bytes of
 /// memory.
-pub(crate) fn read(memory: u64, input: impl BufRead) -> Result<Trace, RecordingError> {
+pub(crate) fn read(memory: u64, input: impl BufRead) -> Result<Trace> {
     let mut r = RecordingReader {
         input,
         builder: Builder::within(memory),
@@ -146,34 +128,34 @@ pub(crate) fn read(memory: u64, input: impl BufRead) -> Result<Trace, RecordingE
         pending: Vec::new(),
         loaded: false,
     };
-    while r.record().map_err(|fault| RecordingError(r.events, fault))? {}
+    while r.record().with_context(|| format!("after {} events", r.events))? {}
     Ok(r.builder.finish())
 }
 
 impl<R: Read> RecordingReader<R> {
-    fn bytes(&mut self, buf: &mut [u8]) -> Result<(), RecordingFault> {
+    fn bytes(&mut self, buf: &mut [u8]) -> Result<()> {
         self.input.read_exact(buf).map_err(|e| match e.kind() {
-            io::ErrorKind::UnexpectedEof => RecordingFault::Truncated,
-            _ => RecordingFault::Io(e),
+            io::ErrorKind::UnexpectedEof => anyhow!("it is cut off"),
+            _ => e.into(),
         })
     }
 
-    fn number(&mut self) -> Result<u64, RecordingFault> {
+    fn number(&mut self) -> Result<u64> {
         let number = varint::decode(|| {
             let mut byte = [0];
             self.bytes(&mut byte).map(|()| byte[0])
         })?;
-        number.ok_or(Damaged("a number has more than 64 bits"))
+        number.context("a number has more than 64 bits")
     }
 
-    fn time(&mut self) -> Result<(), RecordingFault> {
+    fn time(&mut self) -> Result<()> {
         let time = self.us.checked_add(self.number()?);
-        self.us = time.ok_or(Damaged("a time is too great"))?;
+        self.us = time.context("a time is too great")?;
         Ok(())
     }
 
     /// Whether there is more.
-    fn record(&mut self) -> Result<bool, RecordingFault> {
+    fn record(&mut self) -> Result<bool> {
         let mut what = [0];
         self.bytes(&mut what)?;
         match what[0] {
@@ -201,34 +183,32 @@ impl<R: Read> RecordingReader<R> {
                 self.wait(Waiting::Mark(What::Lost));
             }
             b'E' => {
-                if self.number()? != self.events {
-                    return Err(Damaged("the number of events at its end is another"));
-                }
+                let events = self.number()?;
+                ensure!(
+                    events == self.events,
+                    "the number of events at its end is another"
+                );
                 self.flush(None)?;
                 return Ok(false);
             }
-            _ => return Err(Damaged("there is no such record")),
+            _ => bail!("there is no such record"),
         }
         Ok(true)
     }
 
-    fn file(&mut self) -> Result<(), RecordingFault> {
+    fn file(&mut self) -> Result<()> {
         let (id, length) = (self.number()?, self.number()?);
-        if length > MAX_PATH {
-            return Err(Damaged("a path is too long"));
-        }
+        ensure!(length <= MAX_PATH, "a path is too long");
         let mut path = vec![0; length as usize];
         self.bytes(&mut path)?;
         let path = OsString::from_vec(path);
         let (size, count) = (self.number()?, self.number()?);
-        if count > MAX_EXTENTS {
-            return Err(Damaged("a file has too many extents"));
-        }
+        ensure!(count <= MAX_EXTENTS, "a file has too many extents");
         let mut extents = Vec::new();
         let (mut offset, mut start) = (0, 0);
         for _ in 0..count {
             let (o, s, length) = (self.number()?, self.number()?, self.number()?);
-            let e = Extent::new(begins(offset, o, length)?, begins(start, s, length)?, length);
+            let e = Extent::new(start_of(offset, o, length)?, start_of(start, s, length)?, length);
             (offset, start) = (e.offset + length, e.start + length);
             extents.push(e);
         }
@@ -236,17 +216,17 @@ impl<R: Read> RecordingReader<R> {
         Ok(())
     }
 
-    fn io(&mut self, discard: bool) -> Result<(), RecordingFault> {
+    fn io(&mut self, discard: bool) -> Result<()> {
         self.time()?;
         let (difference, sectors) = (self.number()?, self.number()?);
         let mut stream = None;
         if !discard {
             let number = u8::try_from(self.number()?);
-            stream = Some(number.map_err(|_| Damaged("a stream is greater than 255"))?);
+            stream = Some(number.context("a stream is greater than 255")?);
             // The hint is for those who look at it.
             self.number()?;
         }
-        let sector = begins(self.sector, difference, sectors)?;
+        let sector = start_of(self.sector, difference, sectors)?;
         self.sector = sector + sectors;
         self.events += 1;
         self.wait(Waiting::Io {
@@ -257,7 +237,7 @@ impl<R: Read> RecordingReader<R> {
         Ok(())
     }
 
-    fn mark(&mut self, what: What) -> Result<(), RecordingFault> {
+    fn mark(&mut self, what: What) -> Result<()> {
         self.time()?;
         self.wait(Waiting::Mark(what));
         Ok(())
@@ -267,11 +247,9 @@ impl<R: Read> RecordingReader<R> {
         self.pending.push((self.us, what));
     }
 
-    fn list(&mut self) -> Result<(), RecordingFault> {
+    fn list(&mut self) -> Result<()> {
         let (id, file_size, count) = (self.number()?, self.number()?, self.number()?);
-        if count > MAX_EXTENTS {
-            return Err(Damaged("a list has too many extents"));
-        }
+        ensure!(count <= MAX_EXTENTS, "a list has too many extents");
         let mut list = FreeList {
             file_size,
             ..FreeList::default()
@@ -280,16 +258,14 @@ impl<R: Read> RecordingReader<R> {
         for _ in 0..count {
             let start = at.saturating_add(self.number()?);
             at = start.saturating_add(self.number()?);
-            if start == at || at > file_size {
-                return Err(Damaged("invalid free extent"));
-            }
+            ensure!(start < at && at <= file_size, "invalid free extent");
             list.extents.push(start..at);
         }
         self.wait(Waiting::List(id, list));
         Ok(())
     }
 
-    fn table(&mut self) -> Result<(), RecordingFault> {
+    fn table(&mut self) -> Result<()> {
         let mut places: Places = Vec::new();
         for (id, f) in &self.files {
             places.extend(f.extents.iter().map(|e| (e.start, e.length, e.offset, *id)));
@@ -310,7 +286,7 @@ impl<R: Read> RecordingReader<R> {
     }
 
     /// What was there before is the load phase.
-    fn load(&mut self) -> Result<(), RecordingFault> {
+    fn load(&mut self) -> Result<()> {
         for f in self.files.values() {
             for e in &f.extents {
                 let offset = e.offset * SECTOR;
@@ -321,11 +297,11 @@ impl<R: Read> RecordingReader<R> {
                 }
             }
         }
-        Ok(self.builder.mark(self.us, What::LoadEnd)?)
+        self.builder.mark(self.us, What::LoadEnd)
     }
 
     /// Says whose the pending writes were, by the table after them if there is one.
-    fn flush(&mut self, after: Option<Places>) -> Result<(), RecordingFault> {
+    fn flush(&mut self, after: Option<Places>) -> Result<()> {
         let after = after.unwrap_or_else(|| std::mem::take(&mut self.before));
         for (us, what) in std::mem::take(&mut self.pending) {
             match what {
@@ -350,7 +326,7 @@ impl<R: Read> RecordingReader<R> {
     /// the beginning of the window; so does the end of a file whose name another
     /// one has now.  Other files end with the window, since the window may have
     /// writes to them: these are returned.
-    fn rename_and_delete(&mut self) -> Result<Vec<OsString>, RecordingFault> {
+    fn rename_and_delete(&mut self) -> Result<Vec<OsString>> {
         let us = self.pending.first().map_or(self.us, |p| p.0);
         let mut last = Vec::new();
         for (_, path) in self.names.iter().filter(|(id, _)| !self.files.contains_key(id)) {
@@ -370,13 +346,7 @@ impl<R: Read> RecordingReader<R> {
         Ok(last)
     }
 
-    fn resolve(
-        &mut self,
-        us: u64,
-        sectors: Range<u64>,
-        stream: Option<u8>,
-        after: &Places,
-    ) -> Result<(), RecordingFault> {
+    fn resolve(&mut self, us: u64, sectors: Range<u64>, stream: Option<u8>, after: &Places) -> Result<()> {
         let Range { start: mut at, end } = sectors;
         while at < end {
             let (mut found, mut to) = find(after, at, end);

@@ -173,7 +173,7 @@ fn main() -> Result<()> {
     let words: Vec<String> = args().skip(1).collect();
     let read = |path: &String| -> Result<Trace> {
         let file = File::open(path).with_context(|| path.clone())?;
-        Ok(trace::read(BufReader::new(file))?)
+        trace::read(BufReader::new(file))
     };
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["events", _] => Ok(events(&read(&words[1])?)?),
