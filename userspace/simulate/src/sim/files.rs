@@ -44,7 +44,8 @@ pub struct Files {
     /// use at a time.
     used: u32,
     loaded: bool,
-    keep_deleted: bool,
+    /// The drive keeps the pages of deleted files until they are written again.
+    pub keep_deleted: bool,
 }
 
 impl Files {
@@ -59,12 +60,6 @@ impl Files {
             loaded: false,
             keep_deleted: false,
         }
-    }
-
-    /// Whether the drive keeps the pages of deleted files until they are written again.
-    #[must_use]
-    pub fn keeping_deleted(self, keep_deleted: bool) -> Self {
-        Self { keep_deleted, ..self }
     }
 
     pub fn get(&self, file: FileNo) -> &File {
@@ -217,7 +212,8 @@ mod tests {
 
     #[test]
     fn a_drive_may_keep_what_is_deleted() {
-        let mut f = Files::new(&[], &Rules::default()).keeping_deleted(true);
+        let mut f = Files::new(&[], &Rules::default());
+        f.keep_deleted = true;
         f.set_name(0, "a");
         f.set_name(1, "b");
         assert_eq!([f.page(0, 0), f.page(0, 1)], [Some(0), Some(1)]);

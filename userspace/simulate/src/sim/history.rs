@@ -45,11 +45,7 @@ pub fn history(
         checkpoints: 0,
         sides: BTreeMap::new(),
     };
-    play(
-        trace,
-        &mut Files::new(&model.primary, &model.rules),
-        &mut historian,
-    )?;
+    play(trace, &mut model.files(), &mut historian)?;
     let predictions = historian.policy.predictions();
     Ok((historian.sides.into_values().collect(), predictions))
 }

@@ -149,6 +149,12 @@ impl Model {
         }
     }
 
+    fn files(&self) -> Files {
+        let mut files = Files::new(&self.primary, &self.rules);
+        files.keep_deleted = self.keep_deleted;
+        files
+    }
+
     /// The page from which on writes count.
     fn counted_from(&self, profile: &Profile) -> u64 {
         profile.load_writes + (profile.run_writes as f64 * self.warmup) as u64
@@ -252,8 +258,7 @@ fn place_by(
         streams,
         sink,
     };
-    let mut files = Files::new(&model.primary, &model.rules).keeping_deleted(model.keep_deleted);
-    play(trace, &mut files, &mut placer)
+    play(trace, &mut model.files(), &mut placer)
 }
 
 /// Pages on their way to the drive, and what is counted of them.

@@ -75,7 +75,6 @@ pub fn play(trace: &Trace, files: &mut Files, player: &mut impl Player) -> Resul
             What::Stream { stream } => tell(player, |p| p.placed(stream)),
             What::LoadEnd => {
                 files.load_end();
-                tell(player, |p| p.load_end(files, us));
                 player.load_end(us);
             }
             What::Begins => tell(player, |p| p.begins(files, us)),

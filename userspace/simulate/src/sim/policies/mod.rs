@@ -36,7 +36,6 @@ pub trait Policy {
     /// A write begins; its pages follow.
     fn request(&mut self, _files: &Files, _request: &WriteRequest) {}
     fn place(&mut self, files: &Files, file: FileNo, page: u32) -> Stream;
-    fn load_end(&mut self, _files: &Files, _us: u64) {}
     fn begins(&mut self, _files: &Files, _us: u64) {}
     fn checkpoint(&mut self, _files: &Files, _us: u64) {}
     /// Group and stream of the bottom and the top of a file, for those that have groups.

@@ -26,7 +26,7 @@ impl Oracle {
             limits,
             streams: Vec::with_capacity(profile.writes() as usize),
         };
-        let mut files = Files::new(&model.primary, &model.rules).keeping_deleted(model.keep_deleted);
+        let mut files = model.files();
         play(trace, &mut files, &mut future)?;
         Ok(Self {
             streams: future.streams.into_iter(),
