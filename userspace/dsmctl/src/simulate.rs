@@ -21,7 +21,7 @@ use dm::class::Class;
 use dm::memory;
 use drive::afford::affords;
 use simulate::flash::PAGE;
-use simulate::sim::discard::{self, Rule};
+use simulate::sim::discard;
 use simulate::sim::pieces::Pieces;
 use simulate::sim::policies::Spec;
 use simulate::sim::profile::Profile;
@@ -47,7 +47,7 @@ pub(crate) fn simulate(a: &Simulate, out: Output) -> Result<()> {
     // As the target would discard.
     let alignment = a.discard_alignment.unwrap_or(a.discard_granularity);
     let pieces = Pieces::new(a.discard_granularity, alignment);
-    let mut discarded = with.then(|| discard::discarded(&trace, Rule::Dsmd, pieces));
+    let mut discarded = with.then(|| discard::discarded(&trace, pieces));
     // There may be as much of them as of the events, and all is known that they tell.
     for trace in [Some(&mut trace), discarded.as_mut()].into_iter().flatten() {
         trace.drop_lists();

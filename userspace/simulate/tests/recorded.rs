@@ -18,7 +18,7 @@ use dm::table::Extent;
 use dsmd::agent::discard::{Database, Halt, Look, Owner, Rule, Seen};
 use proto::reason::Reason;
 use simulate::flash::PAGE;
-use simulate::sim::discard::{discarded, Rule as Simulated};
+use simulate::sim::discard::discarded;
 use simulate::sim::pieces::Pieces;
 use simulate::trace::events::{self, Events};
 use simulate::trace::{self, Event, FileNo, Trace, What};
@@ -244,7 +244,7 @@ fn simulated(trace: &Trace, granule: u64) -> Gone {
     }
     let pieces = Pieces::new(granule * PAGE, granule * PAGE);
     let (mut all, mut looks) = (Gone::new(), WAITS - 1);
-    for e in discarded(&trace.with_events(events), Simulated::Dsmd, pieces).events() {
+    for e in discarded(&trace.with_events(events), pieces).events() {
         match e.what {
             What::Window => looks += 1,
             What::Discard { file, offset, length } => {

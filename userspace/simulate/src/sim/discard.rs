@@ -18,17 +18,12 @@ use crate::trace::events::Lists;
 use crate::trace::{Event, FileNo, Trace, What};
 use database::wiredtiger::avail::{difference, FreeList};
 
-/// What is discarded, of what a list names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rule {
-    /// What dsmd discards.
-    Dsmd,
-    /// All that was not written since the last window began.  It loses data, as
-    /// checkpoints may begin before it is seen that the last one has ended.
-    SinceWindow,
-    /// All of it.
-    Listed,
-}
+/// The windows since which what a list names must not have been written: what was listed
+/// before, and what was not.
+type Since = [Option<u32>; 2];
+
+/// Of the window that has begun, and what dsmd takes: another that may lose data.
+type Rule = fn(u32, Since) -> Since;
 
 /// The target has the bits of so many windows before the one that has begun.
 const REMEMBERED: u32 = 3;
@@ -55,8 +50,12 @@ struct Discards<'a> {
     looked: [Option<u32>; 2],
 }
 
-/// The trace with what the rule discards.
-pub fn discarded(trace: &Trace, rule: Rule, pieces: Pieces) -> Trace {
+/// The trace with what dsmd discards.
+pub fn discarded(trace: &Trace, pieces: Pieces) -> Trace {
+    discarded_by(|_, since| since, trace, pieces)
+}
+
+fn discarded_by(rule: Rule, trace: &Trace, pieces: Pieces) -> Trace {
     let mut d = Discards {
         lists: &trace.lists,
         rule,
@@ -128,11 +127,8 @@ impl Discards<'_> {
         let is_known = |window: &u32| self.window - window <= REMEMBERED;
         let [last, before] = self.looked.map(|window| window.filter(is_known));
         // What was written in or after these windows is in use, perhaps.
-        let (since, fresh_since) = match self.rule {
-            Rule::Dsmd => (before.filter(|_| renewed == self.looked[0]), last),
-            Rule::SinceWindow => (Some(self.window - 1), Some(self.window - 1)),
-            Rule::Listed => (Some(u32::MAX), Some(u32::MAX)),
-        };
+        let before = before.filter(|_| renewed == self.looked[0]);
+        let [since, fresh_since] = (self.rule)(self.window, [before, last]);
         let mut fresh = whole_pages(&difference(&new, &self.lists.get(old)))
             .into_iter()
             .peekable();
@@ -218,6 +214,8 @@ pub fn listed(trace: &Trace) -> Option<f64> {
 #[cfg(test)]
 #[path = "../../tests/judge/mod.rs"]
 mod judge;
+#[cfg(test)]
+mod recordings;
 
 #[cfg(test)]
 // A list of one range is meant.
@@ -226,6 +224,13 @@ mod tests {
     use super::judge::{late, verdict, Judged};
     use super::*;
     use crate::trace::Builder;
+
+    pub(super) const DSMD: Rule = |_, since| since;
+    /// All that was not written since the last window began.  It loses data, as
+    /// checkpoints may begin before it is seen that the last one has ended.
+    pub(super) const SINCE_WINDOW: Rule = |window, _| [Some(window - 1); 2];
+    /// All of it.
+    pub(super) const LISTED: Rule = |_, _| [Some(u32::MAX); 2];
 
     /// A line is an event: its time, and the letter of a recording's; of W offset and length
     /// follow, of A the size of the file, and offset and length of each range.
@@ -260,7 +265,7 @@ mod tests {
 
     /// Offsets and lengths in pages, of what is discarded in pieces of `piece` bytes.
     fn in_pieces(text: &str, rule: Rule, piece: u64) -> Vec<(u64, u64)> {
-        let found = discarded(&trace(text), rule, Pieces::new(piece, piece));
+        let found = discarded_by(rule, &trace(text), Pieces::new(piece, piece));
         let each = found.events().filter_map(|e| match e.what {
             What::Discard { offset, length, .. } => Some((offset / PAGE, length / PAGE)),
             _ => None,
@@ -278,12 +283,12 @@ mod tests {
     fn what_a_checkpoint_has_freed_is_discarded() {
         // Pages 2 to 7 are freed, of which 4 was written since; page 1 was free before.
         let text = format!("{LOAD}2,W,a,16384,4096\n3,M\n4,A,a,65536,4096,28672\n4,S\n");
-        assert_eq!(discards(&text, Rule::Dsmd), [(2, 2), (5, 3)]);
-        assert_eq!(discards(&text, Rule::Listed), [(1, 7)]);
-        assert_eq!(discards(&text, Rule::SinceWindow), [(1, 3), (5, 3)]);
+        assert_eq!(discards(&text, DSMD), [(2, 2), (5, 3)]);
+        assert_eq!(discards(&text, LISTED), [(1, 7)]);
+        assert_eq!(discards(&text, SINCE_WINDOW), [(1, 3), (5, 3)]);
         // A write after the window's end counts, too; one before its beginning does not.
         let text = format!("0,W,a,8192,4096\n{LOAD}2,M\n3,W,a,20480,4096\n4,A,a,65536,4096,28672\n4,S\n");
-        assert_eq!(discards(&text, Rule::Dsmd), [(2, 3), (6, 2)]);
+        assert_eq!(discards(&text, DSMD), [(2, 3), (6, 2)]);
     }
 
     #[test]
@@ -300,13 +305,13 @@ mod tests {
     #[test]
     fn parts_of_pages_are_kept() {
         let text = format!("{LOAD}3,M\n4,A,a,65536,8704,11776\n4,S\n");
-        assert_eq!(discards(&text, Rule::Dsmd), [(3, 2)]);
+        assert_eq!(discards(&text, DSMD), [(3, 2)]);
     }
 
     #[test]
     fn runs_are_multiples_of_the_granularity() {
         let text = format!("{LOAD}3,M\n4,A,a,65536,12288,53248\n4,S\n");
-        let with = |granularity| in_pieces(&text, Rule::Dsmd, granularity);
+        let with = |granularity| in_pieces(&text, DSMD, granularity);
         assert_eq!(with(PAGE), [(3, 13)]);
         assert_eq!(with(1), [(3, 13)]);
         assert_eq!(with(4 * PAGE), [(4, 12)]);
@@ -331,7 +336,7 @@ mod tests {
     #[test]
     fn what_was_free_before_is_discarded_once() {
         let list: &[Range<u64>] = &[1..4];
-        let each = |n| discards(&looks(&vec![("", list); n]), Rule::Dsmd);
+        let each = |n| discards(&looks(&vec![("", list); n]), DSMD);
         assert_eq!(
             each(2),
             [],
@@ -342,15 +347,15 @@ mod tests {
         // A page that was written comes when two windows have passed.
         let write = "0,W,a,8192,4096\n";
         let wrote = [("", list), (write, list), ("", list), ("", list)];
-        assert_eq!(discards(&looks(&wrote[..3]), Rule::Dsmd), [(1, 1), (3, 1)]);
-        assert_eq!(discards(&looks(&wrote), Rule::Dsmd), [(1, 1), (3, 1), (2, 1)]);
+        assert_eq!(discards(&looks(&wrote[..3]), DSMD), [(1, 1), (3, 1)]);
+        assert_eq!(discards(&looks(&wrote), DSMD), [(1, 1), (3, 1), (2, 1)]);
         // And so does one that was used and not written: of the list before the last it may be.
         let used: &[(&str, &[Range<u64>])] = &[("", list), ("", list), ("", list), ("", &[3..4]), ("", list)];
-        assert_eq!(discards(&looks(used), Rule::Dsmd), [(1, 3), (1, 2)]);
+        assert_eq!(discards(&looks(used), DSMD), [(1, 3), (1, 2)]);
         // What the file has grown by.
         let grown = looks(&[("", &[]), ("", &[]), ("", &[2..16])]).replacen("65536\n1", "16384\n1", 1);
         assert_eq!(
-            discards(&grown.replacen("1,A,a,65536", "1,A,a,32768", 1), Rule::Dsmd),
+            discards(&grown.replacen("1,A,a,65536", "1,A,a,32768", 1), DSMD),
             [(2, 14)]
         );
     }
@@ -361,8 +366,8 @@ mod tests {
     fn of_a_file_that_was_idle_only_what_was_used_is_discarded() {
         let text = looks(&[("", &[1..4]), ("", &[1..4]), ("", &[1..6])]);
         let idle = text.replacen("1,A,a,65536,4096,12288\n", "", 1);
-        assert_eq!(discards(&text, Rule::Dsmd), [(1, 5)]);
-        assert_eq!(discards(&idle, Rule::Dsmd), [(4, 2)]);
+        assert_eq!(discards(&text, DSMD), [(1, 5)]);
+        assert_eq!(discards(&idle, DSMD), [(4, 2)]);
     }
 
     /// Of the windows that began after the last look the lists were not read.
@@ -375,10 +380,10 @@ mod tests {
                 "1,M\n".repeat(late)
             )
         };
-        assert_eq!(discards(&text(0), Rule::Dsmd), [(1, 5)]);
-        assert_eq!(discards(&text(1), Rule::Dsmd), [(1, 5)]);
-        assert_eq!(discards(&text(2), Rule::Dsmd), [(4, 2)]);
-        assert_eq!(discards(&text(3), Rule::Dsmd), []);
+        assert_eq!(discards(&text(0), DSMD), [(1, 5)]);
+        assert_eq!(discards(&text(1), DSMD), [(1, 5)]);
+        assert_eq!(discards(&text(2), DSMD), [(4, 2)]);
+        assert_eq!(discards(&text(3), DSMD), []);
     }
 
     /// Pieces of 8 pages come together by the lists of several checkpoints.
@@ -391,7 +396,7 @@ mod tests {
             ("", &[0..9]),
             ("", &[0..9]),
         ];
-        let with = |text: &str| in_pieces(text, Rule::Dsmd, 8 * PAGE);
+        let with = |text: &str| in_pieces(text, DSMD, 8 * PAGE);
         assert_eq!(with(&looks(&parts[..3])), []);
         assert_eq!(with(&looks(parts)), [(0, 8)]);
         let mut written = parts.to_vec();
@@ -415,14 +420,14 @@ mod tests {
                 "a list that could not be read",
             ),
         ] {
-            assert_eq!(discards(&text, Rule::Dsmd), [], "{why}");
+            assert_eq!(discards(&text, DSMD), [], "{why}");
         }
         // A file that is not checkpointed for a while is not lost from sight.
         let text = format!("{LOAD}2,M\n2,S\n3,M\n{list}");
-        assert_eq!(discards(&text, Rule::Dsmd), [(2, 6)]);
+        assert_eq!(discards(&text, DSMD), [(2, 6)]);
         // Nor is what it has been written meanwhile.
         let text = format!("{LOAD}2,M\n2,S\n2,W,a,8192,20480\n3,M\n{list}");
-        assert_eq!(discards(&text, Rule::Dsmd), [(7, 1)]);
+        assert_eq!(discards(&text, DSMD), [(7, 1)]);
     }
 
     #[test]
@@ -431,7 +436,7 @@ mod tests {
         let text = format!("{LOAD}3,M\n4,A,a,65536,4096,28672\n4,S\n{after}");
         let checked = |text: &str| {
             let trace = trace(text);
-            verdict(&trace, &discarded(&trace, Rule::Dsmd, Pieces::new(PAGE, PAGE)))
+            verdict(&trace, &discarded(&trace, Pieces::new(PAGE, PAGE)))
         };
         let all = checked(&text);
         // Page 1 comes later; 6 and 7 are in use without having been written.

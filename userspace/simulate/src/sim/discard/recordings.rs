@@ -5,18 +5,14 @@
 //! `recordings/*.rec` were made with `dsmctl record` on a loop device; DSM_RECORDINGS
 //! names a directory with more of them. The rules that lose data are caught.
 
-mod judge;
-
 use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-use simulate::flash::PAGE;
-use simulate::sim::discard::{discarded, Rule};
-use simulate::sim::pieces::Pieces;
-use simulate::trace::{self, Trace};
-
-use judge::{late, verdict, Judged};
+use super::judge::{late, verdict, Judged};
+use super::tests::{DSMD, LISTED, SINCE_WINDOW};
+use super::*;
+use crate::trace;
 
 fn recordings() -> Vec<(String, Trace)> {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/recordings");
@@ -40,7 +36,7 @@ const LAGS: [u64; 7] = [0, 50, 100, 200, 400, 1000, 2000];
 /// Of an agent that is late by so many milliseconds.
 fn play(trace: &Trace, ms: u64, rule: Rule, pieces: Pieces) -> Judged {
     let seen = late(trace, 1000 * ms);
-    verdict(trace, &discarded(&seen, rule, pieces))
+    verdict(trace, &discarded_by(rule, &seen, pieces))
 }
 
 fn pages() -> Pieces {
@@ -53,12 +49,12 @@ fn nothing_that_is_in_use_is_discarded() {
     assert!(!recordings.is_empty());
     for (name, trace) in &recordings {
         assert!(trace.lists.len() > 50, "{name}: {} lists", trace.lists.len());
-        let recorded = verdict(trace, &discarded(trace, Rule::Dsmd, pages()));
+        let recorded = verdict(trace, &discarded(trace, pages()));
         println!("{name}: as recorded {recorded:?}");
         assert_eq!(recorded.lost, 0, "{name}");
         assert!(recorded.discarded > 100, "{name}: {recorded:?}");
         for ms in LAGS {
-            let v = play(trace, ms, Rule::Dsmd, pages());
+            let v = play(trace, ms, DSMD, pages());
             println!("{name}: late by {ms} ms: {v:?}");
             assert_eq!(v.lost, 0, "{name}: late by {ms} ms");
         }
@@ -71,7 +67,7 @@ fn rules_that_lose_data_are_caught() {
     let mut caught = 0;
     for (name, trace) in recordings() {
         let lost = |rule| LAGS.map(|ms| play(&trace, ms, rule, pages()).lost);
-        let (all, since) = (lost(Rule::Listed), lost(Rule::SinceWindow));
+        let (all, since) = (lost(LISTED), lost(SINCE_WINDOW));
         println!("{name}: all that is listed {all:?}, not written since the last window {since:?}");
         assert!(all.iter().any(|n| *n > 0), "{name}");
         caught += since.iter().sum::<u64>();
@@ -87,11 +83,11 @@ fn no_piece_is_in_use() {
         for (granularity, alignment) in [(128, 128), (128, 4), (64, 64), (32, 32), (16, 4), (8, 8)] {
             let of = Pieces::new(granularity << 10, alignment << 10);
             for ms in LAGS {
-                let v = play(trace, ms, Rule::Dsmd, of);
+                let v = play(trace, ms, DSMD, of);
                 println!("{name}: {granularity} KiB at {alignment}, late by {ms} ms: {v:?}");
                 assert_eq!(v.lost, 0, "{name}: {granularity} KiB, late by {ms} ms");
                 pieces += v.discarded;
-                caught += u64::from(play(trace, ms, Rule::SinceWindow, of).lost > 0);
+                caught += u64::from(play(trace, ms, SINCE_WINDOW, of).lost > 0);
             }
         }
     }
