@@ -314,7 +314,7 @@ fn details(profile: &Profile, found: &Found, pages: u64, runs: &[PolicyRun]) -> 
         .map(|r| match &r.outcome {
             Err(e) => json!({ "policy": r.spec.name(), "discard": r.discard, "reason": e.to_string() }),
             Ok(o) => json!({
-                "policy": o.policy,
+                "policy": r.spec.name(),
                 "discard": r.discard,
                 "streams": o.by_stream.iter().map(|(stream, (host, gc))| json!({
                     "stream": stream, "host_pages": host, "gc_pages": gc,

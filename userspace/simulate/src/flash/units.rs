@@ -6,11 +6,11 @@
 
 use super::{Wear, NONE};
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Unit {
     valid: u32,
     erases: u32,
-    /// Neighbours in the circle of full units with as many valid pages.
+    /// Of a full one: the neighbours in the circle of those with as many valid pages.
     next: u32,
     prev: u32,
     /// When a page was invalidated last, or the unit was opened.
@@ -32,17 +32,8 @@ pub(super) struct Units {
 
 impl Units {
     pub(super) fn new(units: usize, pages: u32) -> Self {
-        let fresh = Unit {
-            valid: 0,
-            erases: 0,
-            next: NONE,
-            prev: NONE,
-            modified: 0,
-            stream: 0,
-            full: false,
-        };
         Self {
-            unit: vec![fresh; units],
+            unit: vec![Unit::default(); units],
             head: vec![NONE; pages as usize + 1],
             lowest: pages,
             pages,

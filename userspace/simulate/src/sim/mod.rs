@@ -163,7 +163,6 @@ impl Model {
 
 #[derive(Clone, Debug)]
 pub struct Simulated {
-    pub policy: String,
     /// Streams that the run's writes went to.  Writes without a stream share one
     /// with stream 1, as on an FDP drive.
     pub streams_used: u32,
@@ -328,7 +327,6 @@ impl<'a> SimRun<'a> {
         let (counts, start) = (flash.counts(), self.start);
         let host_pages = counts.host_pages() - start.host_pages();
         Ok(Simulated {
-            policy: spec.to_string(),
             streams_used: self.used.count() as u32,
             open_units: flash::spare_units(config.streams, config.destination),
             waf: counts.waf_since(&start),
