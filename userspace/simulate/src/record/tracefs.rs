@@ -169,45 +169,39 @@ fn parse(line: &str) -> Option<TraceLine> {
         let number = lost.split(' ').next()?;
         return Some(TraceLine::Lost(number.parse().ok()?));
     }
+    let io = |before, discard, [sector, sectors]: [&str; 2], [stream, hint]: [&str; 2]| {
+        Some(TraceLine::Io {
+            us: time(before)?,
+            discard,
+            sector: sector.parse().ok()?,
+            sectors: sectors.parse().ok()?,
+            stream: stream.parse().ok()?,
+            hint: hint.parse().ok()?,
+        })
+    };
     // The name of a program may have any character.
     if let Some((before, event)) = line.rsplit_once(": dsm_place: ") {
         let words: Vec<&str> = event.split(' ').collect();
         let [_device, sector, "+", sectors, "stream", stream, "hint", hint] = words[..] else {
             return None;
         };
-        return Some(TraceLine::Io {
-            us: time(before)?,
-            discard: false,
-            sector: sector.parse().ok()?,
-            sectors: sectors.parse().ok()?,
-            stream: stream.parse().ok()?,
-            hint: hint.parse().ok()?,
-        });
+        return io(before, false, [sector, sectors], [stream, hint]);
     }
     if let Some((before, "checkpoint begins")) = line.rsplit_once(": tracing_mark_write: ") {
         return Some(TraceLine::Begins { us: time(before)? });
     }
     let (before, event) = line.rsplit_once(": block_bio_queue: ")?;
-    let us = time(before)?;
-    let mut words = event.split(' ');
-    let _device = words.next()?;
-    let kind = words.next()?;
+    let words: Vec<&str> = event.split(' ').collect();
+    let [_device, kind, sector, "+", sectors, ..] = words[..] else {
+        return None;
+    };
     // A flush in front of the data is an F.
     let discard = match kind.strip_prefix('F').unwrap_or(kind).chars().next()? {
         'W' => false,
         'D' => true,
         _ => return None,
     };
-    let sector = words.next()?.parse().ok()?;
-    let sectors = words.nth(1)?.parse().ok()?;
-    Some(TraceLine::Io {
-        us,
-        discard,
-        sector,
-        sectors,
-        stream: 0,
-        hint: 0,
-    })
+    io(before, discard, [sector, sectors], ["0", "0"])
 }
 
 /// Microseconds, from what comes before the event's name.

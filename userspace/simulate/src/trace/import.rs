@@ -22,14 +22,11 @@ pub(crate) const FIO: &str = "fio version ";
 /// milliseconds.
 pub fn fio(memory: u64, input: impl BufRead) -> Result<Trace> {
     let mut builder = Builder::within(memory);
-    let (mut us, mut timed) = (0, false);
-    for (n, line) in input.lines().enumerate() {
-        let line = line?;
-        if n == 0 {
-            timed = line.starts_with("fio version 3");
-            continue;
-        }
-        fio_line(&mut builder, &line, timed, &mut us).with_context(|| format!("line {}", n + 1))?;
+    let (mut us, mut lines) = (0, input.lines());
+    let first = lines.next().transpose()?;
+    let timed = first.is_some_and(|line| line.starts_with("fio version 3"));
+    for (n, line) in (2..).zip(lines) {
+        fio_line(&mut builder, &line?, timed, &mut us).with_context(|| format!("line {n}"))?;
     }
     Ok(builder.finish())
 }
@@ -59,26 +56,21 @@ fn fio_line(builder: &mut Builder, line: &str, timed: bool, us: &mut u64) -> Res
 
 /// Whether a line looks as blkparse's do: `8,0 1 1 0.000000000 697 Q W 223490 + 8 [name]`.
 pub(crate) fn is_blkparse(line: &str) -> bool {
-    queued(line).is_some()
+    parse(line).is_some()
 }
 
-/// Of a line that says where a part of a device lies: `... A W 128 + 8 <- (9,0) 64`.
-fn remapped(line: &str) -> Option<(&str, &str)> {
-    let (_, from) = line.split_once(" <- (")?;
-    let q = queued(line).filter(|q| q.action == "A")?;
-    Some((q.device, from.split_once(')')?.0))
-}
-
-struct Queued<'a> {
+struct BlkparseLine<'a> {
     device: &'a str,
     us: u64,
     action: &'a str,
     kind: &'a str,
     /// Sector and sectors.
     range: Option<(u64, u64)>,
+    /// Of which device it is a part: `... A W 128 + 8 <- (9,0) 64`.
+    above: Option<&'a str>,
 }
 
-fn queued(line: &str) -> Option<Queued<'_>> {
+fn parse(line: &str) -> Option<BlkparseLine<'_>> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let [device, _cpu, _sequence, time, _pid, action, kind, rest @ ..] = words.as_slice() else {
         return None;
@@ -91,12 +83,16 @@ fn queued(line: &str) -> Option<Queued<'_>> {
         [sector, "+", sectors, ..] => Some((sector.parse().ok()?, sectors.parse().ok()?)),
         _ => None,
     };
-    Some(Queued {
+    let above = line
+        .split_once(" <- (")
+        .and_then(|(_, from)| from.split_once(')'));
+    Some(BlkparseLine {
         device,
         us,
         action,
         kind,
         range,
+        above: above.map(|(above, _)| above),
     })
 }
 
@@ -107,16 +103,16 @@ pub(crate) fn blkparse(memory: u64, input: impl BufRead) -> Result<Trace> {
     let mut remaps: BTreeSet<(String, String)> = BTreeSet::new();
     for (n, line) in input.lines().enumerate() {
         let line = line?;
-        remaps.extend(remapped(&line).map(|(below, above)| (below.to_owned(), above.to_owned())));
-        let Some(q) = queued(&line).filter(|q| q.action == "Q") else {
-            continue;
-        };
-        let Some((sector, sectors)) = q.range.filter(|r| r.1 > 0) else {
-            continue;
-        };
-        let discard = q.kind.contains('D');
-        if discard || q.kind.contains('W') {
-            events.push((q.us, q.device.to_owned(), discard, sector, sectors, n + 1));
+        let Some(l) = parse(&line) else { continue };
+        match (l.action, l.above, l.range) {
+            ("A", Some(above), _) => {
+                remaps.insert((l.device.to_owned(), above.to_owned()));
+            }
+            ("Q", _, Some((sector, sectors))) if sectors > 0 && l.kind.contains(['W', 'D']) => {
+                let discard = l.kind.contains('D');
+                events.push((l.us, l.device.to_owned(), discard, sector, sectors, n + 1));
+            }
+            _ => {}
         }
     }
     ensure!(
