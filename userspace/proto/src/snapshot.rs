@@ -171,12 +171,6 @@ impl Snapshot {
         Self::of(devices).ok_or_else(|| Unavailable(dir.to_owned()))
     }
 
-    /// Of a dsmd that runs.
-    pub fn version(&self) -> Option<&str> {
-        let running = self.devices.iter().find(|d| !d.over)?;
-        Some(&running.service.as_ref()?.version)
-    }
-
     /// Nothing: of no device.
     pub fn of(devices: Vec<DeviceView>) -> Option<Self> {
         let newest = devices.iter().map(|d| d.at).max_by_key(|at| at.monotonic)?;
