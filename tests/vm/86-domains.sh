@@ -10,6 +10,8 @@ modprobe xfs
 
 disk=$(disk_by_serial fdp)
 size=(--nodes 300 --cache-mb 20 --journal-mb 4)
+export DSM_CONFIG_DIR=/tmp/etc
+mkdir $DSM_CONFIG_DIR
 for n in 1 2 3; do
 	dmsetup create base$n --table "0 1048576 linear $disk $(((n - 1) * 1048576))"
 	dsmctl create t$n /dev/mapper/base$n --policy none >/dev/null
@@ -20,14 +22,14 @@ for n in 1 2 3; do
 	wtload linkbench --dbpath /tmp/db$n/data --phase load "${size[@]}" >/dev/null 2>&1
 	wtload linkbench --dbpath /tmp/db$n/data --phase run "${size[@]}" --seconds 86400 --checkpoint-seconds 2 \
 		--mix mixed --threads 1 --think-us 20000 >/tmp/run$n.log 2>&1 &
-	printf 'state-dir = "/tmp/state"\ndbpath = "/tmp/db%s/data"\ndiscard = true\naudit-pages = 0\n' $n >/tmp/t$n.toml
+	printf 'state-dir = "/tmp/state"\ndbpath = "/tmp/db%s/data"\ndiscard = true\naudit-pages = 0\n' $n >$DSM_CONFIG_DIR/t$n.toml
 done
 databases=$(jobs -p)
 
 declare -A agent
 # start NAME: as systemd starts it
 start() {
-	dsmd --config /tmp/$1.toml 2>>/tmp/dsmd.log &
+	dsmd --config $DSM_CONFIG_DIR/$1.toml 2>>/tmp/dsmd.log &
 	agent[$1]=$!
 }
 for n in 1 2 3; do start t$n; done
