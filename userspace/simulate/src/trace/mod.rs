@@ -155,9 +155,7 @@ impl Trace {
 pub struct Builder {
     /// What it may take at most when it is played, in bytes.
     memory: Option<u64>,
-    events: Events,
-    lists: Lists,
-    names: Vec<OsString>,
+    trace: Trace,
     /// By number.
     sizes: Vec<Size>,
     /// Bytes that the pages take which the files have now.
@@ -165,11 +163,8 @@ pub struct Builder {
     /// The files that exist now.
     files: HashMap<OsString, FileNo>,
     last: u64,
-    loaded: bool,
     /// That the last write carried.
     stream: u8,
-    placed: bool,
-    begins: bool,
 }
 
 /// What is known of how many pages a file has: up to where it was written, and how much.
@@ -203,7 +198,7 @@ impl Builder {
     pub fn stream(&mut self, us: u64, stream: u8) -> Result<()> {
         self.check(us, None)?;
         if std::mem::replace(&mut self.stream, stream) != stream {
-            self.placed = true;
+            self.trace.placed = true;
             self.push(us, What::Stream { stream });
         }
         Ok(())
@@ -233,8 +228,8 @@ impl Builder {
     /// What is of no file.
     pub(crate) fn mark(&mut self, us: u64, what: What) -> Result<()> {
         self.check(us, None)?;
-        self.loaded |= what == What::LoadEnd;
-        self.begins |= what == What::Begins;
+        self.trace.loaded |= what == What::LoadEnd;
+        self.trace.begins |= what == What::Begins;
         self.push(us, what);
         Ok(())
     }
@@ -243,7 +238,7 @@ impl Builder {
     pub fn list(&mut self, us: u64, path: impl AsRef<OsStr>, list: FreeList) -> Result<()> {
         self.check(us, None)?;
         if let Some(&file) = self.files.get(path.as_ref()) {
-            let list = self.lists.push(&list);
+            let list = Arc::make_mut(&mut self.trace.lists).push(&list);
             self.push(us, What::List { file, list });
         }
         Ok(())
@@ -274,14 +269,8 @@ impl Builder {
 
     pub fn finish(self) -> Trace {
         Trace {
-            events: self.events.into(),
-            discards: Lists::default(),
             files: self.sizes.len() as u32,
-            names: self.names,
-            lists: self.lists.into(),
-            loaded: self.loaded,
-            placed: self.placed,
-            begins: self.begins,
+            ..self.trace
         }
     }
 
@@ -301,7 +290,7 @@ impl Builder {
     }
 
     fn has_room(&self) -> Result<()> {
-        let needed = (self.events.bytes() + self.lists.bytes()).saturating_add(self.pages);
+        let needed = self.trace.bytes().saturating_add(self.pages);
         if let Some(memory) = self.memory.filter(|memory| needed > *memory) {
             let [needed, memory] = [needed, memory].map(|bytes| bytes >> 20);
             bail!(
@@ -323,15 +312,15 @@ impl Builder {
 
     fn name(&mut self, us: u64, file: FileNo, path: &OsStr) -> Result<()> {
         ensure!(!path.is_empty(), "a file without a name");
-        let name = self.names.len() as u32;
-        self.names.push(path.to_owned());
+        let name = self.trace.names.len() as u32;
+        self.trace.names.push(path.to_owned());
         self.files.insert(path.to_owned(), file);
         self.push(us, What::Name { file, name });
         Ok(())
     }
 
     fn push(&mut self, us: u64, what: What) {
-        self.events.push(&Event { us, what });
+        Arc::make_mut(&mut self.trace.events).push(&Event { us, what });
     }
 }
 
