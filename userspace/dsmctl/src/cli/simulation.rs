@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use database::rules::Source;
 use runtime::sizes;
 use simulate::flash::{Destination, Gc, PAGE};
-use simulate::sim::policies::{Spec, SpecError};
+use simulate::sim::policies::Spec;
 use simulate::sim::LoadStream;
 
 #[derive(Debug, clap::Args)]
@@ -129,9 +129,9 @@ pub struct Simulate {
 pub struct Specs(pub Vec<Spec>);
 
 impl FromStr for Specs {
-    type Err = SpecError;
+    type Err = anyhow::Error;
 
-    fn from_str(text: &str) -> Result<Self, SpecError> {
+    fn from_str(text: &str) -> anyhow::Result<Self> {
         let mut each: Vec<String> = Vec::new();
         for part in text.split(',') {
             let is_feature = part.split(':').next().is_some_and(|name| name.contains('='));

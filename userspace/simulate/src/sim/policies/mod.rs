@@ -13,8 +13,8 @@ mod rules;
 use std::fmt;
 use std::str::FromStr;
 
+use anyhow::{anyhow, bail};
 use serde::Serialize;
-use thiserror::Error;
 
 use super::files::Files;
 use super::play::WriteRequest;
@@ -151,21 +151,6 @@ fn names() -> impl Iterator<Item = &'static str> {
         .chain(OTHERS.iter().map(|(name, ..)| *name))
 }
 
-/// As an error message lists them.
-fn list() -> String {
-    names().collect::<Vec<_>>().join(", ")
-}
-
-#[derive(Debug, Error, PartialEq, Eq)]
-pub enum SpecError {
-    #[error("there is no policy '{0}'; there are {list}", list = list())]
-    Name(String),
-    #[error("policy {0} has no feature '{1}'")]
-    Feature(String, String),
-    #[error("policy {0}: {1} '{2}': it must be {3}")]
-    Value(String, String, String, &'static str),
-}
-
 impl Spec {
     /// What is compared when nothing is asked for.
     pub fn all(rules: bool) -> Vec<Self> {
@@ -261,21 +246,24 @@ impl fmt::Display for Spec {
 }
 
 impl FromStr for Spec {
-    type Err = SpecError;
+    type Err = anyhow::Error;
 
-    fn from_str(text: &str) -> Result<Self, SpecError> {
+    fn from_str(text: &str) -> anyhow::Result<Self> {
         let (name, features) = text.split_once(':').unwrap_or((text, ""));
         let of_module = |name| policies::names().into_iter().find(|n| *n == name);
         let mut kind = match (other(name), of_module(name)) {
             (Some((.., kind)), _) => *kind,
             (None, Some(name)) => PolicyKind::Kernel(KernelFeatures::of(name)),
-            (None, None) => return Err(SpecError::Name(name.to_owned())),
+            (None, None) => {
+                let all: Vec<&str> = names().collect();
+                bail!("there is no policy '{name}'; there are {}", all.join(", "))
+            }
         };
         for feature in features.split(',').filter(|f| !f.is_empty()) {
             let (key, value) = feature.split_once('=').unwrap_or((feature, ""));
             set(&mut kind, key, value).map_err(|must| match must {
-                Some(must) => SpecError::Value(name.to_owned(), key.to_owned(), value.to_owned(), must),
-                None => SpecError::Feature(name.to_owned(), key.to_owned()),
+                Some(must) => anyhow!("policy {name}: {key} '{value}': it must be {must}"),
+                None => anyhow!("policy {name} has no feature '{key}'"),
             })?;
         }
         Ok(Self {
