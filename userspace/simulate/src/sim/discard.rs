@@ -22,7 +22,7 @@ use database::wiredtiger::avail::{difference, FreeList};
 /// before, and what was not.
 type Since = [Option<u32>; 2];
 
-/// Of the window that has begun, and what dsmd takes: another that may lose data.
+/// What is taken for these that dsmd takes, by them and the window that has begun.
 type Rule = fn(u32, Since) -> Since;
 
 /// The target has the bits of so many windows before the one that has begun.
