@@ -44,10 +44,7 @@ elsewhere() { # WHERE WHY COMMAND
 	local command=${3//\/dev\/nvme0n1/$ssd}
 
 	[[ $2 == *systemd* ]] || return 0
-	case $command in
-	*--watch) command="timeout --preserve-status --signal INT 5 $command" ;;
-	*doctor) command="until_true '$command'" ;;	# mongod takes a moment
-	esac
+	[[ $command != *--watch ]] || command="timeout --preserve-status --signal INT 5 $command"
 	works "README: $3" eval "$command"
 }
 

@@ -42,6 +42,8 @@ const PAGE: u64 = 4096;
 
 /// Looks after which something is sent wherever it works.
 const MANY: u64 = 10;
+/// Seconds in which a database that was just started makes its first files.
+const STARTS: f64 = 60.0;
 
 /// Why nothing is sent although nothing seems to be wrong.
 fn fruitless(i: &DiscardInfo) -> Option<String> {
@@ -152,8 +154,14 @@ impl Judge<'_> {
         let silent = self.v.silent.as_ref();
         let stuck = silent.filter(|why| why.kind != ReasonKind::NotServed);
         if let Some(why) = self.waiting() {
-            let fix = self.waits_for(why).unwrap_or_else(|| self.journal());
             let text = format!("dsmd waits: {}", ink::reason(why));
+            let age = |s: &Service| Moment::now().wall - s.since;
+            if why.kind == ReasonKind::NoDatabase && self.v.service.as_ref().map(age) < Some(STARTS) {
+                return self
+                    .say("dsmd", Note, text)
+                    .hint("mongod may be starting: ask again in a minute");
+            }
+            let fix = self.waits_for(why).unwrap_or_else(|| self.journal());
             return self.say("dsmd", Wrong, text).fix(fix);
         }
         let text = stuck.map_or_else(

@@ -773,14 +773,20 @@ fn the_agent() {
         "no dsmd serves it",
         &[line, "systemctl start dsmd@geheim"],
     );
-    let waits = |kind, reason: &'static str| {
+    let waits_since = |kind, reason: &'static str, before: f64| {
         diagnosis(move |f| {
             kernel(&mut f.devices[0]).status.files = 0;
             f.devices[0].view.agent = None;
             f.devices[0].view.silent = Some(Reason::new(ReasonKind::NotServed, none));
-            f.devices[0].view.service = service(State::Waiting, Some(Reason::new(kind, reason)));
+            let mut service = service(State::Waiting, Some(Reason::new(kind, reason)));
+            service.as_mut().unwrap().since -= before;
+            f.devices[0].view.service = service;
         })
     };
+    let waits = |kind, reason| waits_since(kind, reason, 60.0);
+    let starting = waits_since(ReasonKind::NoDatabase, "/x: it is not", 0.0);
+    assert_eq!(find(&starting, "dsmd").level, Level::Note);
+    assert_eq!(starting.status(), 0, "{:?}", starting.findings);
     wrong(
         &waits(
             ReasonKind::NoDatabase,
