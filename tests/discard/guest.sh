@@ -275,7 +275,8 @@ one_quiet_kill() { # [WHAT...]
 	(($#)) || set -- more_pages "$had"
 	begin_run 150
 	start_agent
-	until_checkpoints 400 "$@"
+	# A busy machine has an agent that sees few of them.
+	until_checkpoints 2000 "$@"
 	kill_database
 	end KILL $agent_pid
 	right $mnt || broken "moment $moments, in peace: the database is not right" /tmp/check.log
