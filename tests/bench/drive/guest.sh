@@ -7,7 +7,7 @@
 load_module
 
 ssd=$(disk_by_serial fdp)
-export SEEDS='1 2' ARMS='none none+discard' WORKLOADS=linkbench:update-only SIZE=64M FILL=5 WARM=10 MEASURE=10 CHECKPOINT_SECONDS=2
+export SEEDS='1 2' ARMS='none none+discard' WORKLOADS=linkbench:update-only SIZE=64M FILL=5 WARM=10 MEASURE=10 CHECKPOINT_SECONDS=1
 SIZE=$(numfmt --from=iec $SIZE)
 out=/run/out/drive
 bench() { bash ./bench "$@"; }
