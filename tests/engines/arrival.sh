@@ -41,7 +41,7 @@ mount /dev/mapper/t $data
 works 'a database is loaded' in_engines "$@" /engines/"$engine" load
 sync -f $data
 
-dsmd t -o dbpath=$dbpath -o wait=false -o rules="$rules" -o write-hints 2>/tmp/dsmd.log &
+dsmd t -o dbpath=$dbpath -o wait=false -o rules="$(realpath "$rules")" -o write-hints 2>/tmp/dsmd.log &
 agent=$!
 works 'dsmd places its files by the rules' until_true 'dsmctl boundary show t >/dev/null 2>&1'
 
