@@ -51,12 +51,13 @@ elsewhere() { # WHERE WHY COMMAND
 discarded() { (($(field $name discarded_sectors) > 0)); }
 of_dsmd() { systemctl show -P "$1" dsmd@$name; }
 exported() {
-	local web
+	local web said
 
 	exec {web}<>/dev/tcp/127.0.0.1/19187 || return
 	printf 'GET /metrics HTTP/1.0\r\n\r\n' >&"$web"
-	grep -q "^dsm_discard.*device=\"$name\"" <&"$web"
+	said=$(cat <&"$web")
 	exec {web}>&-
+	grep -q "^dsm_discarded_bytes_total{device=\"$name\"} [1-9]" <<<"$said"
 }
 
 at_work() {
