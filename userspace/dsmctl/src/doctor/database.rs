@@ -42,8 +42,10 @@ const PAGE: u64 = 4096;
 
 /// Looks after which something is sent wherever it works.
 const MANY: u64 = 10;
-/// Seconds in which a database that was just started makes its first files.
+/// Seconds in which a database that is started with dsmd has made its first files, and opened
+/// them.
 const STARTS: f64 = 60.0;
+const STARTING: &str = "mongod may be starting: ask again in a minute";
 
 /// Why nothing is sent although nothing seems to be wrong.
 fn fruitless(i: &DiscardInfo) -> Option<String> {
@@ -155,11 +157,8 @@ impl Judge<'_> {
         let stuck = silent.filter(|why| why.kind != ReasonKind::NotServed);
         if let Some(why) = self.waiting() {
             let text = format!("dsmd waits: {}", ink::reason(why));
-            let age = |s: &Service| Moment::now().wall - s.since;
-            if why.kind == ReasonKind::NoDatabase && self.v.service.as_ref().map(age) < Some(STARTS) {
-                return self
-                    .say("dsmd", Note, text)
-                    .hint("mongod may be starting: ask again in a minute");
+            if why.kind == ReasonKind::NoDatabase && self.may_start() {
+                return self.say("dsmd", Note, text).hint(STARTING);
             }
             let fix = self.waits_for(why).unwrap_or_else(|| self.journal());
             return self.say("dsmd", Wrong, text).fix(fix);
@@ -182,6 +181,12 @@ impl Judge<'_> {
         }
         let runs = self.v.service.is_some() || stuck.is_some();
         finding.fix(self.serve(runs))
+    }
+
+    /// dsmd was started a moment ago, and maybe the database with it.
+    fn may_start(&self) -> bool {
+        let age = |s: &Service| Moment::now().wall - s.since;
+        self.v.service.as_ref().is_some_and(|s| age(s) < STARTS)
     }
 
     /// The command for what dsmd waits for.
@@ -423,6 +428,7 @@ impl Judge<'_> {
                 ReasonKind::Backup | ReasonKind::Probe => finding(Note, text),
                 ReasonKind::Unsupported if i.sent_bytes > 0 => finding(Note, text),
                 _ if d.state == Mode::Off => finding(Wrong, text).fix(format!("{set} discard on")),
+                ReasonKind::Closed if self.may_start() => finding(Note, text).hint(STARTING),
                 ReasonKind::Closed => finding(Wrong, text).fix("systemctl start mongod"),
                 _ => finding(Wrong, text).hint(needs()),
             };

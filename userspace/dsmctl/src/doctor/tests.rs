@@ -1125,8 +1125,20 @@ fn boundaries_and_discards() {
     assert_eq!(discard(|i| i.off = unsupported()).status(), 1);
     let snapshot = discard(|i| (i.sent_bytes, i.off) = (1 << 20, unsupported()));
     note(&snapshot, "discard", "because of a snapshot");
-    let closed = discard(|i| i.off = Some(Reason::new(ReasonKind::Closed, "no process has it")));
-    wrong(&closed, "discard", "no process", &["systemctl start mongod"]);
+    let closed = |ago: f64| {
+        of_device(move |d| {
+            d.view.service.as_mut().unwrap().since -= ago;
+            d.view.agent.as_mut().unwrap().discard.as_mut().unwrap().off =
+                Some(Reason::new(ReasonKind::Closed, "no process has it"));
+        })
+    };
+    wrong(
+        &closed(60.0),
+        "discard",
+        "no process",
+        &["systemctl start mongod"],
+    );
+    note(&closed(0.0), "discard", "no process has it");
     wrong(&discard(|i| i.off = Some("dax".into())), "discard", "dax", &[]);
     let coarse = |bytes, table: &'static str| {
         of_device(move |d| {
