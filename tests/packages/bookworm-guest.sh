@@ -17,8 +17,10 @@ ssd=$(disk_by_serial plain)
 wt() { bin/ld-linux-x86-64.so.2 --library-path bin bin/wtload "$@"; }
 linkbench() { wt linkbench --dbpath $dbpath --nodes 1500 --cache-mb 20 --journal-mb 4 "$@"; }
 mongod() {
-	[[ -e $dbpath/WiredTiger.turtle ]] || linkbench --phase load || return
-	linkbench --phase run --ops 1000000 --checkpoints 5000 --think-us 5000
+	local phase=all
+
+	[[ ! -e $dbpath/WiredTiger.turtle ]] || phase=run
+	linkbench --phase $phase --ops 1000000 --checkpoints 5000 --think-us 5000
 }
 [[ ${1:-} != mongod ]] || { mongod; exit; }
 
@@ -76,6 +78,7 @@ first() {
 	mongod_installed
 	. ./readme.sh
 	at_work
+	works 'all of the database is loaded' until_true "journalctl -b -u mongod -o cat | grep -q '^load: done'"
 }
 
 second() {
