@@ -196,6 +196,17 @@ def live_beside(found):
     return table(["", "workload", "seeds"] + [f"{what}, %" for what in AGAINST], rows)
 
 
+EDGE = [("15%", "none", "`none`"), ("60%", "none", "`none`, 60 % OP"), ("15%", "none+audit", "`none`, the audit"),
+        ("15%", "none+discard", "`none` with discards")]
+
+
+def live_edge(found):
+    """How the tail moves when the drive has less to copy, and when dsmd reads the lists, in ms"""
+    rows = [[what] + [spread([us / 1000 for us in found["live"][f"Y-Update-Heavy direct {op}"][policy][name]], ".1f")
+                      for name in ["p95_us", "p99_us", "p999_us"]] for op, policy, what in EDGE]
+    return table(["ms", "95 %", "99 %", "99.9 %"], rows)
+
+
 def live_slow(found):
     """Drives that take some time for each discard"""
     values = ["ops_per_second", "p99_us", "p999_us", "discards_per_1000_ops"]
@@ -396,7 +407,7 @@ def forecasts(found):
 TABLES = {
     "expect": expect, "mongod": mongod, "granularity": granularity,
     "settings": settings, "settings-larger": settings_larger, "operator": operator, "interval": interval, "forecast": forecasts, "server": server, "pace": pace,
-    "leaf-page-live": leaf_page_live, "live-papers": live_papers, "live-others": live_others, "live-slow": live_slow,
+    "leaf-page-live": leaf_page_live, "live-papers": live_papers, "live-others": live_others, "live-edge": live_edge, "live-slow": live_slow,
     "live-beside": live_beside, "policies": policies, "drives": drives, "units": units,
     "papers-deleted": papers_deleted, "papers-hot": papers_hot,
 }
