@@ -27,6 +27,8 @@ pub enum ReasonKind {
     Unsupported,
     /// No process has the database open.
     Closed,
+    /// Another process has opened it.
+    Restarted,
     /// The audit has failed, when something had been discarded.
     AuditFailed,
     /// The audit has failed before anything was discarded.

@@ -425,7 +425,7 @@ impl Judge<'_> {
             return match why.kind {
                 ReasonKind::Early => finding(Note, why.to_string()),
                 // They pass; so does a snapshot below what took discards before.
-                ReasonKind::Backup | ReasonKind::Probe => finding(Note, text),
+                ReasonKind::Backup | ReasonKind::Probe | ReasonKind::Restarted => finding(Note, text),
                 ReasonKind::Unsupported if i.sent_bytes > 0 => finding(Note, text),
                 _ if d.state == Mode::Off => finding(Wrong, text).fix(format!("{set} discard on")),
                 ReasonKind::Closed if self.may_start() => finding(Note, text).hint(STARTING),

@@ -1119,6 +1119,11 @@ fn boundaries_and_discards() {
         "discard",
         PROBED,
     );
+    note(
+        &discard(|i| i.off = Some(Reason::new(ReasonKind::Restarted, "another process has it"))),
+        "discard",
+        "another process has it",
+    );
     fn unsupported() -> Option<Reason> {
         Some(Reason::new(ReasonKind::Unsupported, "because of a snapshot"))
     }

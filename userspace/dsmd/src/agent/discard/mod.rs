@@ -474,6 +474,15 @@ fn whole_pages(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
         .collect()
 }
 
+fn closed() -> Halt {
+    Reason::new(ReasonKind::Closed, "no process has the database open").into()
+}
+
+/// The next look starts over with it.
+fn restarted() -> Halt {
+    Reason::new(ReasonKind::Restarted, "another process has opened the database").into()
+}
+
 impl Rule {
     /// How many files have a list.
     pub fn files(&self) -> usize {
@@ -560,14 +569,14 @@ impl Rule {
     /// Whether the process that had the database open at the last look still has; if
     /// not, nothing that was found may be discarded.
     pub(crate) fn is_owner(&mut self, database: &mut dyn Database) -> Result<(), Halt> {
-        let same = database.owner().map(|o| o.is_some() && o == self.owner);
-        let why = match same {
-            Ok(true) => return Ok(()),
-            Ok(false) => "another process has the database open, or none".to_owned(),
-            Err(e) => e,
+        let why = match database.owner() {
+            Ok(owner) if owner.is_some() && owner == self.owner => return Ok(()),
+            Ok(Some(_)) => restarted(),
+            Ok(None) => closed(),
+            Err(e) => e.into(),
         };
         self.forget();
-        Err(why.into())
+        Err(why)
     }
 
     /// Checks the preconditions, and who has the database open.  Other preconditions, or
@@ -575,8 +584,7 @@ impl Rule {
     fn stand(&mut self, database: &mut dyn Database) -> Result<Owner, Halt> {
         let preconditions = database.preconditions()?;
         let owner = database.owner()?;
-        let owner =
-            owner.ok_or_else(|| Reason::new(ReasonKind::Closed, "no process has the database open"))?;
+        let owner = owner.ok_or_else(closed)?;
         if self.preconditions.as_ref() != Some(&preconditions) || self.owner != Some(owner) {
             self.forget();
             self.preconditions = Some(preconditions);
@@ -620,7 +628,7 @@ impl Rule {
         let mut wanted = |f: &FileEntry| counts && f.cookie.is_some() && !known(f);
         let seen = database.read(&mut wanted)?;
         if database.owner()? != Some(owner) {
-            return Err("another process has opened the database".to_owned().into());
+            return Err(restarted());
         }
         // A snapshot that was made before this turtle has what the older one needs.
         if Some(database.preconditions()?) != self.preconditions {

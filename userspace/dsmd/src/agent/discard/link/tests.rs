@@ -843,15 +843,20 @@ fn what_was_not_sent_is_sent_after_a_later_checkpoint() {
 /// It may be one that salvages.
 #[test]
 fn what_was_found_beside_another_process_is_not_sent() {
-    let (mut w, world, _sender, notices) = worker(7);
-    let found = found(&mut w, &world);
-    world.borrow_mut().has_owner(true);
-    world.borrow().kernel.log();
-    let halt = w.send(found, budget(None), &notices).unwrap_err();
-    assert_eq!(halt.to_string(), "another process has the database open, or none");
-    let sent = world.borrow().kernel.log();
-    assert!(!sent.contains(&"discard".to_owned()), "{sent:?}");
-    assert_eq!(w.shared.info().sent_bytes, 0);
+    for (has_owner, expected) in [(true, ReasonKind::Restarted), (false, ReasonKind::Closed)] {
+        let (mut w, world, _sender, notices) = worker(7);
+        let found = found(&mut w, &world);
+        world.borrow_mut().has_owner(has_owner);
+        world.borrow().kernel.log();
+        let halt = w.send(found, budget(None), &notices).unwrap_err();
+        assert!(
+            matches!(&halt, Halt::Reset(why) if why.kind == expected),
+            "{halt:?}"
+        );
+        let sent = world.borrow().kernel.log();
+        assert!(!sent.contains(&"discard".to_owned()), "{sent:?}");
+        assert_eq!(w.shared.info().sent_bytes, 0);
+    }
 }
 
 #[test]
