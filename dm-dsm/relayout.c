@@ -44,8 +44,8 @@ static void dsm_restart_regions(struct dsm *d)
  * names its class.
  */
 static const enum dsm_class dsm_class_of_hint[DSM_NR_HINTS] = {
-	[WRITE_LIFE_NOT_SET] = DSM_OTHER,
-	[WRITE_LIFE_NONE] = DSM_OTHER,
+	[WRITE_LIFE_NOT_SET] = DSM_UNMAPPED,
+	[WRITE_LIFE_NONE] = DSM_UNMAPPED,
 	[WRITE_LIFE_SHORT] = DSM_JOURNAL,
 	[WRITE_LIFE_MEDIUM] = DSM_INDEX,
 	[WRITE_LIFE_LONG] = DSM_COLLECTION,
@@ -59,7 +59,7 @@ void dsm_stamp_unmapped(struct dsm *d, struct dsm_extent_map *map)
 
 	for (int i = 0; i < DSM_NR_HINTS; i++)
 		stamp[i] = dsm_layout_stamp(&d->layout,
-					    named ? dsm_class_of_hint[i] : DSM_OTHER, 1);
+					    named ? dsm_class_of_hint[i] : DSM_UNMAPPED, 1);
 	if (!map)
 		return;
 	for (u32 i = 0; named && i < map->nr_files; i++) {

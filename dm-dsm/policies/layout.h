@@ -43,7 +43,7 @@ void dsm_layout_init(struct dsm_layout *layout, enum dsm_policy_id policy,
 		     unsigned int groups, unsigned int base, unsigned int last,
 		     bool hints);
 
-/* The stamp for the writes to a region of @class in @group. */
+/* The stamp for the writes to a region of @class, or DSM_UNMAPPED, in @group. */
 union dsm_stamp dsm_layout_stamp(const struct dsm_layout *layout,
 				 enum dsm_class class, u8 group);
 

@@ -38,6 +38,9 @@ enum dsm_class {
 	DSM_NR_CLASSES
 };
 
+/* Instead of a class: of writes to no file that is known, as to the file system's log. */
+#define DSM_UNMAPPED	DSM_NR_CLASSES
+
 enum dsm_side {
 	DSM_BOTTOM,		/* offsets below the boundary: the paper's region 1 */
 	DSM_TOP,		/* offsets at or above it: region 2 */

@@ -8,6 +8,7 @@ use std::path::Path;
 use glob::Pattern;
 
 use crate::flash::PAGE;
+use crate::trace::recording::UNMAPPED;
 use crate::trace::FileNo;
 use database::rules::Rules;
 use dm::class::Class;
@@ -28,6 +29,11 @@ pub struct File {
 }
 
 impl File {
+    /// Not what the file system writes for itself.
+    pub(crate) fn is_known(&self) -> bool {
+        self.name != UNMAPPED
+    }
+
     /// Whether a page is at or above the boundary.
     pub(crate) fn is_top(&self, page: u32) -> bool {
         self.boundary.is_some_and(|b| page >= b)

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::flash::PAGE;
+use crate::trace::recording::UNMAPPED;
 use crate::trace::{Builder, What};
 
 const COLLECTION: &str = "collection-0-1.wt";
@@ -261,6 +262,7 @@ fn the_layouts_of_the_module() {
         "index-1-1.wt",
         "journal/WiredTigerLog.0000000001",
         "WiredTiger.wt",
+        UNMAPPED,
     ];
     for (n, name) in files.into_iter().enumerate() {
         b.write(n as u64, name, 0, PAGE).unwrap();
@@ -271,17 +273,19 @@ fn the_layouts_of_the_module() {
         b.write(10, name, PAGE, PAGE).unwrap();
     }
     let trace = b.finish();
-    let streams = |policy| placement(&trace, policy)[4..].to_vec();
-    assert_eq!(streams("none"), [0; 8]);
-    assert_eq!(streams("file"), [3, 3, 4, 4, 2, 2, 1, 1]);
-    assert_eq!(streams("boundary"), [3, 4, 5, 6, 2, 2, 1, 1]);
-    assert_eq!(streams("dsm"), [3, 4, 6, 7, 2, 2, 1, 1]);
-    assert_eq!(streams("file:streams=2"), [2, 2, 2, 2, 1, 1, 1, 1]);
+    let streams = |policy| placement(&trace, policy)[5..].to_vec();
+    assert_eq!(streams("none"), [0; 10]);
+    assert_eq!(streams("file"), [3, 3, 4, 4, 2, 2, 1, 1, 1, 1]);
+    assert_eq!(streams("boundary"), [3, 4, 5, 6, 2, 2, 1, 1, 1, 1]);
+    assert_eq!(streams("dsm"), [3, 4, 6, 7, 2, 2, 1, 1, 1, 1]);
+    assert_eq!(streams("life"), [4, 4, 4, 4, 2, 2, 2, 2, 1, 1]);
+    assert_eq!(streams("life:streams=3"), [2, 2, 2, 2, 1, 1, 1, 1, 1, 1]);
+    assert_eq!(streams("file:streams=2"), [2, 2, 2, 2, 1, 1, 1, 1, 1, 1]);
     assert_eq!(streams("dsm:streams=6"), streams("dsm:groups=2,streams=6"));
     assert_eq!(streams("dsm:streams=200"), streams("dsm"));
-    assert_eq!(streams("auto"), [0; 8], "a drive of 8 pages affords none");
-    assert_eq!(streams("per-file"), [1, 1, 2, 2, 3, 3, 4, 4]);
-    assert_eq!(streams("f2fs"), [2, 2, 2, 2, 1, 1, 2, 2]);
+    assert_eq!(streams("auto"), [0; 10], "a drive of 10 pages affords none");
+    assert_eq!(streams("per-file"), [1, 1, 2, 2, 3, 3, 4, 4, 5, 5]);
+    assert_eq!(streams("f2fs"), [2, 2, 2, 2, 1, 1, 2, 2, 2, 2]);
 }
 
 #[test]

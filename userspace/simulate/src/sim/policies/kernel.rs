@@ -8,7 +8,6 @@ use super::{Policy, Predictions, Stream};
 use crate::flash::PAGE;
 use crate::sim::files::{File, Files};
 use crate::trace::FileNo;
-use dm::class::Class;
 use drive::afford::AffordedLayout;
 use policies::layout::Plan;
 
@@ -211,7 +210,8 @@ impl KernelPlacement {
         }
     }
 
-    fn initial(&self, class: Class) -> Window {
+    fn initial(&self, file: &File) -> Window {
+        let class = file.class;
         let mut w = Window::of(ffi::FileWindow {
             class: class as u8,
             ..Default::default()
@@ -221,15 +221,19 @@ impl KernelPlacement {
             let group = unsafe { ffi::dsm_policy_initial(&self.params, class as u32, side as u32) };
             w.state.region[side].next = group;
         }
-        self.restamp(class, &mut w);
+        self.restamp(file, &mut w);
         w
     }
 
-    fn restamp(&self, class: Class, w: &mut Window) {
+    fn restamp(&self, file: &File, w: &mut Window) {
         for side in 0..2 {
             let group = w.state.region[side].next;
             let group = (group != ffi::GROUP_PRIMARY).then_some(u32::from(group));
-            w.stream[side] = self.plan.stream(class, group) as Stream;
+            let stream = match file.is_known() {
+                true => self.plan.stream(file.class, group),
+                false => self.plan.unmapped(),
+            };
+            w.stream[side] = stream as Stream;
         }
     }
 
@@ -274,11 +278,10 @@ impl KernelPlacement {
             );
         }
         for (n, state) in numbers.iter().zip(windows) {
-            let class = files.get(*n).class;
             let before = self.files[n].state;
             self.confirm(&before, &state);
             let mut w = Window::of(state);
-            self.restamp(class, &mut w);
+            self.restamp(files.get(*n), &mut w);
             self.files.insert(*n, w);
         }
     }
@@ -301,9 +304,9 @@ impl KernelPlacement {
 
 impl Policy for KernelPlacement {
     fn named(&mut self, files: &Files, file: FileNo, _us: u64) {
-        let class = files.get(file).class;
-        if self.files.get(&file).is_none_or(|w| w.state.class != class as u8) {
-            self.files.insert(file, self.initial(class));
+        let of = files.get(file);
+        if self.files.get(&file).is_none_or(|w| w.state.class != of.class as u8) {
+            self.files.insert(file, self.initial(of));
         }
     }
 
