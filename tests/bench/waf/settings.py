@@ -20,7 +20,7 @@ POLICIES = ["none", "auto"]
 STOCK = "32:16:snappy:60"
 # The smallest discard that a drive takes, in KiB; the first is not named, and the only one of larger
 # drives.
-GRANULARITIES = [4, 16]
+GRANULARITIES = [4, 16, 128]
 
 
 def on_drive(dsmctl, recording, pages, kib, size):
@@ -45,7 +45,7 @@ def saved(dsmctl, recording):
 
 def figures(dsmctl, recording):
     """Of one recording; flash in KiB for an operation, by the drive's pages where there is room, and by
-    policy, with discards in pieces of 4 KiB, and of 16."""
+    policy, with discards in pieces of 4 KiB, and of more."""
     wtload = json.loads(recording.path.with_suffix(".json").read_text())
     cold = recording.path.with_suffix(".cold.json")
     cold = json.loads(cold.read_text()) if cold.exists() else None

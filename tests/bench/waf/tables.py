@@ -101,11 +101,11 @@ def expect(found):
 
 def mongod(found):
     """What was recorded below a real mongod."""
-    kinds = ["interval", "listed", "waf", "streams", "discards", "both", "at_80", "op_7", "op_28"]
+    kinds = ["interval", "listed", "waf", "streams", "discards", "both", "at_80", "op_7", "op_28", "in_16k", "in_128k"]
     rows = [[name] + [f"{of['waf']:.2f}" if kind == "waf" else fixed(100 * of[kind + "_share"], 0) for kind in kinds]
             for name, of in found["mongod"].items()]
     return table(["workload", "rewritten, %", "avail list, %", "WAF without", "streams (`life`)", "discards", "both",
-                  "discards, drive 80 % full", "discards, 7 % OP", "discards, 28 % OP"], rows)
+                  "discards, drive 80 % full", "discards, 7 % OP", "discards, 28 % OP", "discards in 16 KiB", "in 128 KiB"], rows)
 
 
 def granularity(found):
@@ -392,7 +392,7 @@ def forecasts(found):
     """What "dsmctl free" says where a fifth is listed as free."""
     measures = {"leaves": "leaf pages of 8 KiB for collections in larger ones", "index_leaves": "leaf pages of 8 KiB for indexes",
                 "interval": "three times the interval, buffered", "spare": "a tenth of the drive left empty",
-                "discards": "discards", "discards_at_80": "discards, drive 80 % full",
+                "discards": "discards, buffered", "discards_at_80": "discards, buffered, drive 80 % full",
                 "streams": "streams"}
     rows = []
     for measure, name in measures.items():

@@ -19,6 +19,8 @@ MEASURES = {"collectionConfig": "leaves", "indexConfig": "index_leaves", "setPar
             "discard = true": "discards", "fstrim": "spare", "dsmctl create": "streams"}
 FILLS = {"full": 1.0, "80 % full": 0.8}
 NEAR = 0.05
+# What is foretold with buffered I/O only
+BUFFERED = ["interval", "discards"]
 
 
 def others(setting):
@@ -89,7 +91,7 @@ def main():
         print(f"{workload} {setting}: {100 * free['total']['share']:.0f} % listed")
         for fill, saved in found.items():
             for measure, value in saved.items():
-                if measure == "interval" and "cached" not in workload or (measure, fill) not in said:
+                if measure in BUFFERED and "cached" not in workload or (measure, fill) not in said:
                     continue
                 (least, most), known = said[measure, fill]
                 good = least - forecast.CLOSE <= value <= most + forecast.CLOSE
