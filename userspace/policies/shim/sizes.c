@@ -4,6 +4,7 @@
 #include "../../../dm-dsm/policies/layout.h"
 
 _Static_assert(sizeof(struct dsm_layout) == 24, "layout.rs has it, too");
+_Static_assert(DSM_UNMAPPED == 6, "layout.rs has it, too");
 _Static_assert(sizeof(struct dsm_file_window) == 72, "kernel.rs has it, too");
 _Static_assert(sizeof(struct dsm_life) == 5528, "kernel.rs has it, too");
 _Static_assert(sizeof(struct dsm_granule) == 16, "granule.rs has it, too");

@@ -49,6 +49,7 @@ struct Stamp {
 
 // As in shim/sizes.c.
 const _: () = assert!(size_of::<RawLayout>() == 24 && size_of::<Stamp>() == 2);
+const _: () = assert!(UNMAPPED == 6);
 
 extern "C" {
     fn dsm_layout_init(layout: *mut RawLayout, policy: u32, groups: u32, base: u32, last: u32, hints: bool);
@@ -232,7 +233,10 @@ mod tests {
         for class in [Class::Collection, Class::Index, Class::Primary, Class::Oplog] {
             assert_eq!([1, 2, 3].map(|g| p.stream(class, Some(g))), [6, 7, 8]);
         }
-        assert_eq!([Class::Journal, Class::Other].map(|c| p.stream(c, Some(0))), [5, 5]);
+        assert_eq!(
+            [Class::Journal, Class::Other].map(|c| p.stream(c, Some(0))),
+            [5, 5]
+        );
         assert_eq!(p.unmapped(), 4);
         assert_eq!(plan("life", 5, 1, 5).groups(), 3);
         assert_eq!(plan("none", 3, 1, 8).stream(Class::Index, Some(1)), 0);

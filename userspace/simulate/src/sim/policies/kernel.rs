@@ -305,7 +305,11 @@ impl KernelPlacement {
 impl Policy for KernelPlacement {
     fn named(&mut self, files: &Files, file: FileNo, _us: u64) {
         let of = files.get(file);
-        if self.files.get(&file).is_none_or(|w| w.state.class != of.class as u8) {
+        if self
+            .files
+            .get(&file)
+            .is_none_or(|w| w.state.class != of.class as u8)
+        {
             self.files.insert(file, self.initial(of));
         }
     }
