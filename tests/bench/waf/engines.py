@@ -7,13 +7,13 @@ import argparse
 import json
 import statistics
 import subprocess
+from itertools import product
 from pathlib import Path
 
 import waf
 
 OPS = [0.15, 0.28]
 GCS = ["greedy", "cost-benefit"]
-UNIT = waf.UNIT
 RULES = Path(__file__).parents[3] / "userspace" / "rules"
 SHIPPED = {"mariadb": "innodb", "postgresql": "postgresql", "rocksdb": "rocksdb"}
 POLICIES = ["none", "per-file", "rules", "per-object", "filestream:modules=mapper", "filestream:modules=remapper",
@@ -57,12 +57,14 @@ COMBINED = {"mariadb": innodb, "postgresql": pgbench}
 class Recording(waf.Recording):
     """Of an engine: it has rules, and no list of indexes."""
 
+    engine = None	# as the line says
+
     def __init__(self, line):
         self.workload, self.seed, self.engine, path = line.split()
         self.path = Path(path)
         self.primary = []
 
-    def play(self, dsmctl, out, policies, rules, **options):
+    def play(self, dsmctl, policies, rules, **options):
         self.primary = ["--rules", str(rules)]
         return self.simulate(dsmctl, policies, **options)
 
@@ -88,63 +90,57 @@ def write_rules(path, combination, files):
     path.write_text("".join(text))
 
 
-def mean(values):
-    return {"waf": statistics.mean(values), "spread": waf.half_range(values), "seeds": len(values)}
+def cell(runs, nones, policy):
+    """As of waf.json: mean and spread of WAF, and of what is saved; and streams used."""
+    wafs = [run[policy]["waf"] for run in runs]
+    gains = [1 - waf / none for waf, none in zip(wafs, nones)]
+    numbers = [of(values) for values in [wafs, gains] for of in [statistics.mean, waf.half_range]]
+    return [round(n, 4) for n in numbers] + [max(run[policy]["streams_used"] for run in runs)]
 
 
-def table(dsmctl, out, recordings):
-    rows = []
-    for workload, seeds in recordings.items():
-        for op in OPS:
-            for gc in GCS:
-                def row(policy, runs, name, workload=workload, op=op, gc=gc):
-                    wafs = [run[name]["waf"] for run in runs]
-                    rows.append({"workload": workload, "policy": policy, "op": op, "gc": gc, "unit": UNIT,
-                                 "streams_used": max(run[name]["streams_used"] for run in runs)} | mean(wafs))
-
-                runs = [r.play(dsmctl, out, POLICIES, r.shipped(), op=op, gc=gc) for r in seeds]
-                for policy in POLICIES:
-                    row(policy, runs, policy)
-                combined = [COMBINED.get(r.engine, lambda _: ([], {}))(r) for r in seeds]
-                for combination in [APART] + combined[0][0]:
-                    runs = []
-                    for r, (_, files) in zip(seeds, combined):
-                        rules = out / "combination.toml"
-                        write_rules(rules, combination, files | {APART: ["**"]})
-                        runs.append(r.play(dsmctl, out, ["rules"], rules, op=op, gc=gc))
-                    row(APART if combination == APART else f"objects ({combination}, else)", runs, "rules")
-    return rows
+def play(dsmctl, out, seeds):
+    """The cells of one engine, by drive and policy"""
+    drives = {}
+    for op, gc in product(OPS, GCS):
+        runs = [r.play(dsmctl, POLICIES, r.shipped(), op=op, gc=gc) for r in seeds]
+        nones = [run["none"]["waf"] for run in runs]
+        cells = {policy: cell(runs, nones, policy) for policy in POLICIES}
+        combined = [COMBINED.get(r.engine, lambda _: ([], {}))(r) for r in seeds]
+        for combination in [APART] + combined[0][0]:
+            runs = []
+            for r, (_, files) in zip(seeds, combined):
+                rules = out / "combination.toml"
+                write_rules(rules, combination, files | {APART: ["**"]})
+                runs.append(r.play(dsmctl, ["rules"], rules, op=op, gc=gc))
+            cells[combination] = cell(runs, nones, "rules")
+        drives[f"{round(100 * op)} {gc}"] = cells
+    return drives
 
 
-def measure(dsmctl, out, recordings):
-    """The paper's Tables 1 and 2 for each engine: shipped objects, and those of the
-    combinations."""
-    found = []
-    for workload, seeds in recordings.items():
-        kinds = [("shipped", seeds[0].shipped())]
-        if seeds[0].engine in COMBINED:
-            combinations, files = COMBINED[seeds[0].engine](seeds[0])
-            write_rules(out / "objects.toml", ", ".join(files), files)
-            kinds.append(("combined", out / "objects.toml"))
-        for kind, rules in kinds:
-            data = seeds[0].objects(dsmctl, rules)
-            print(f"\n{workload}, {kind} objects: share of {data['pages'] // 256} MiB, update interval in pages")
-            for o in sorted(data["objects"], key=lambda o: o["interval"]):
-                print(f"  {o['name']:28} {100 * o['share']:5.1f} %  {o['interval']:12.0f}")
-                found.append({"workload": workload, "rules": kind} | {k: o[k] for k in ["name", "share", "interval", "pages"]})
+def measure(dsmctl, out, seeds):
+    """The paper's Tables 1 and 2 for one engine: shipped objects, and those of the combinations."""
+    rules = {"shipped": seeds[0].shipped()}
+    if seeds[0].engine in COMBINED:
+        combinations, files = COMBINED[seeds[0].engine](seeds[0])
+        rules["combined"] = out / "objects.toml"
+        write_rules(rules["combined"], ", ".join(files), files)
+    found = {}
+    for kind, path in rules.items():
+        data = seeds[0].objects(dsmctl, path)
+        print(f"\n{seeds[0].workload}, {kind} objects: share of {data['pages'] // 256} MiB, update interval in pages")
+        found[kind] = {}
+        for o in sorted(data["objects"], key=lambda o: o["interval"]):
+            print(f"  {o['name']:28} {100 * o['share']:5.1f} %  {o['interval']:12.0f}")
+            found[kind][o["name"]] = {"pages": o["pages"], "share": round(o["share"], 4), "interval": round(o["interval"])}
     return found
 
 
-def show(rows):
-    for workload in dict.fromkeys(row["workload"] for row in rows):
-        mine = [row for row in rows if row["workload"] == workload]
-        columns = [(op, gc) for op in OPS for gc in GCS]
-        print(f"\n{workload}: WAF (streams used)")
-        print(f"{'policy':32}" + "".join(f"{gc + ' ' + str(op):>22}" for op, gc in columns))
-        for policy in dict.fromkeys(row["policy"] for row in mine):
-            cells = {(r["op"], r["gc"]): r for r in mine if r["policy"] == policy}
-            print(f"{policy:32}" + "".join(f"{cells[c]['waf']:12.3f} ±{cells[c]['spread']:5.3f} ({cells[c]['streams_used']})"
-                                           for c in columns))
+def show(engine, drives):
+    print(f"\n{engine}: WAF (streams used)")
+    print(f"{'policy':32}" + "".join(f"{drive:>22}" for drive in drives))
+    for policy in drives[next(iter(drives))]:
+        cells = [drives[drive][policy] for drive in drives]
+        print(f"{policy:32}" + "".join(f"{waf:12.3f} ±{spread:5.3f} ({streams})" for waf, spread, _, _, streams in cells))
 
 
 def main():
@@ -156,13 +152,15 @@ def main():
     for line in (args.out / "recordings-engines").read_text().splitlines():
         recording = Recording(line)
         recordings.setdefault(recording.workload, []).append(recording)
-    rows = table(args.dsmctl, args.out, recordings)
-    objects = measure(args.dsmctl, args.out, recordings)
-    data = {"rows": rows, "objects": objects}
-    (args.out / "engines.json").write_text(json.dumps(data, indent=1) + "\n")
-    show(rows)
+    found = {}
+    for engine, seeds in recordings.items():
+        found[engine] = {"seeds": len(seeds), "drives": play(args.dsmctl, args.out, seeds),
+                         "objects": measure(args.dsmctl, args.out, seeds)}
+        show(engine, found[engine]["drives"])
+    text = ",\n".join(f'"{engine}": {json.dumps(of, separators=(",", ":"))}' for engine, of in found.items())
+    (args.out / "engines.json").write_text("{\n" + text + "\n}\n")
     import pictures_engines
-    pictures_engines.draw(args.out, rows, objects)
+    pictures_engines.draw(args.out, found)
 
 
 if __name__ == "__main__":

@@ -4,46 +4,45 @@
 from pictures import look, plt, save
 
 
-def waf_bars(out, rows, op, gc):
+def panels(found, height):
+    figure, axes = plt.subplots(1, len(found), figsize=(5 * len(found), height), squeeze=False)
+    return figure, zip(axes.flat, found.items())
+
+
+def waf_bars(out, found, op, gc):
     """One panel an engine: every policy against none."""
-    workloads = list(dict.fromkeys(row["workload"] for row in rows))
-    figure, axes = plt.subplots(1, len(workloads), figsize=(5 * len(workloads), 5), squeeze=False)
-    for axis, workload in zip(axes.flat, workloads):
-        mine = [row for row in rows if (row["workload"], row["op"], row["gc"]) == (workload, op, gc)]
-        mine.reverse()
-        colors = [look.style(r["policy"])["color"] for r in mine]
-        axis.barh([r["policy"].removeprefix("objects ") for r in mine], [r["waf"] - 1 for r in mine], left=1,
-                  xerr=[r["spread"] for r in mine], color=colors, capsize=2)
-        none = next(r["waf"] for r in mine if r["policy"] == "none")
-        axis.axvline(none, color="gray", linestyle=":", linewidth=0.8)
+    figure, each = panels(found, 5)
+    for axis, (engine, of) in each:
+        cells = dict(reversed(of["drives"][f"{op} {gc}"].items()))
+        wafs = [waf for waf, *_ in cells.values()]
+        axis.barh(list(cells), [waf - 1 for waf in wafs], left=1, xerr=[spread for _, spread, *_ in cells.values()],
+                  color=[look.style(policy)["color"] for policy in cells], capsize=2)
+        axis.axvline(cells["none"][0], color="gray", linestyle=":", linewidth=0.8)
         axis.tick_params(axis="y", labelsize=8)
         axis.set_xlabel(look.lower("write amplification"))
-        axis.set_title(workload)
-    figure.suptitle(f"Over-provisioning {op}, {gc} collection; brown: combinations of objects; dotted: no streams")
+        axis.set_title(engine)
+    figure.suptitle(f"Over-provisioning {op} %, {gc} collection; brown: variants, and combinations of objects; dotted: no streams")
     save(figure, out, f"engines-waf-{gc}")
 
 
 def objects(out, found):
     """Share against update interval, the paper's Table 1 as a picture."""
-    workloads = list(dict.fromkeys(o["workload"] for o in found))
-    figure, axes = plt.subplots(1, len(workloads), figsize=(5 * len(workloads), 3.8), squeeze=False)
-    for axis, workload in zip(axes.flat, workloads):
-        kinds = {o["rules"] for o in found if o["workload"] == workload}
-        kind = "combined" if "combined" in kinds else "shipped"
-        mine = [o for o in found if o["workload"] == workload and o["rules"] == kind and o["pages"]]
-        for n, o in enumerate(sorted(mine, key=lambda o: o["interval"])):
+    figure, each = panels(found, 3.8)
+    for axis, (engine, of) in each:
+        mine = {name: o for name, o in of["objects"].get("combined", of["objects"]["shipped"]).items() if o["pages"]}
+        for n, (name, o) in enumerate(mine.items()):
             axis.scatter(o["interval"], 100 * o["share"], s=30)
-            axis.annotate(o["name"].split(".")[-1], (o["interval"], 100 * o["share"]), fontsize=8,
+            axis.annotate(name.split(".")[-1], (o["interval"], 100 * o["share"]), fontsize=8,
                           xytext=(4, 4 + 6 * (n % 2)), textcoords="offset points")
         axis.set_xscale("log")
         axis.set_xlabel("update interval, pages written")
         axis.set_ylabel("share of writes, %")
-        axis.set_title(workload)
+        axis.set_title(engine)
         axis.margins(0.2)
     save(figure, out, "engines-objects")
 
 
-def draw(out, rows, found):
+def draw(out, found):
     for gc in ["greedy", "cost-benefit"]:
-        waf_bars(out, rows, 0.15, gc)
+        waf_bars(out, found, 15, gc)
     objects(out, found)

@@ -24,7 +24,8 @@ def cell(found, workload, drive, policy, source="waf"):
 
 
 SETS = {"DIRECT": DIRECT, "CACHED": CACHED, "LB": DIRECT[:3], "LB-CACHED": CACHED[:3],
-        "STEADY": ["LB-Mixed", "LB-Update-Only", "LB-Update-Only-timed", "Y-Update-Only", "Many"], "GCS": ["greedy", "cost-benefit"],
+        "PAPERS": ["LB-Mixed", "LB-Update-Only", "Y-Update-Only", "Many", "LB-Update-Only-paced", "LB-Update-Only-timed"],
+        "GCS": ["greedy", "cost-benefit"],
         "FULL": [drive + discard for drive in FULL for discard in ["", "+discard"]]}
 
 
@@ -364,13 +365,10 @@ def leaf_page_live(found):
                   "`dsm` with discards: operations/s, %", "p99, %", "NAND writes/operation, %"], rows)
 
 
-PACED = ["LB-Mixed", "LB-Update-Only", "Y-Update-Only", "Many", "LB-Update-Only-paced", "LB-Update-Only-timed"]
-
-
 def papers_deleted(found):
     """Where a drive keeps the pages of deleted files, and where they are discarded at once"""
     rows = []
-    for w in PACED:
+    for w in SETS["PAPERS"]:
         of = found["papers"][w]["deleted"]
         waf_of = {files: {p: mean[0] for p, mean in wafs.items()} for files, wafs in of.items()}
         row = []
@@ -386,6 +384,26 @@ def papers_hot(found):
     hot = found["papers"]["hot"]
     rows = [[gc] + [fixed(100 * value, 1) for value in hot[gc].values()] for gc in SETS["GCS"]]
     return table(["GC"] + [f"`{p}`".replace(":streams=2`", "`, 2 streams").replace(":groups=2`", "`, 2 groups") for p in hot["greedy"]], rows)
+
+
+# Rows of other engines; a policy of rules differs by engine, and RocksDB has one of files.
+ENGINES = {
+    "none": "none", "a stream for the log: doublewrite buffer, WAL": {"MariaDB": "H1", "PostgreSQL": "W1"},
+    "the paper's best combination of objects": {"MariaDB": "H1, H2, C1, C2", "PostgreSQL": "W1+W2, H, C"},
+    "`filestream`": "filestream", "autostream-sfr": "autostream-sfr", "per-file": "per-file",
+    "the shipped rules": "rules", "oracle": "oracle",
+}
+
+
+def engines(found):
+    """WAF of other engines"""
+    def waf(engine, policy):
+        cells = cell(found, engine, "15 greedy", policy, "engines")
+        return f"{cells[WAF]:.3f} ±{cells[SPREAD]:.3f}" if cells else ""
+
+    rows = [[name] + [waf(engine, of if isinstance(of, str) else of.get(engine)) for engine in found["engines"]]
+            for name, of in ENGINES.items()]
+    return table(["policy"] + list(found["engines"]), rows)
 
 
 def forecasts(found):
@@ -409,5 +427,5 @@ TABLES = {
     "settings": settings, "settings-larger": settings_larger, "operator": operator, "interval": interval, "forecast": forecasts, "server": server, "pace": pace,
     "leaf-page-live": leaf_page_live, "live-papers": live_papers, "live-others": live_others, "live-edge": live_edge, "live-slow": live_slow,
     "live-beside": live_beside, "policies": policies, "drives": drives, "units": units,
-    "papers-deleted": papers_deleted, "papers-hot": papers_hot,
+    "papers-deleted": papers_deleted, "papers-hot": papers_hot, "engines": engines,
 }
