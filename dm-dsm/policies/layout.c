@@ -15,7 +15,7 @@ static unsigned int dsm_fitting_groups(unsigned int groups, unsigned int nr)
 	return nr >= 4 ? min(groups, (nr - 2) / 2) : 1;
 }
 
-/* life: unmapped, journal and other, and K for all files. */
+/* life: unmapped, journal, and K for all other files. */
 static void dsm_layout_life(struct dsm_layout *layout, unsigned int base, unsigned int nr)
 {
 	unsigned int next = base;
@@ -95,14 +95,8 @@ union dsm_stamp dsm_layout_stamp(const struct dsm_layout *layout,
 {
 	union dsm_stamp stamp = {};
 
-	if (layout->by_life && class == DSM_OPLOG)
+	if (layout->by_life && (class == DSM_OPLOG || class == DSM_OTHER))
 		class = DSM_COLLECTION;
-	/*
-	 * WiredTiger rewrites its own files at each checkpoint.  Among those of a file system's
-	 * log, which live longer, their dead pages would keep erase units from being used again.
-	 */
-	if (layout->by_life && class == DSM_OTHER)
-		class = DSM_JOURNAL;
 
 	switch (class) {
 	case DSM_COLLECTION:

@@ -115,7 +115,7 @@ struct dsm_life {
 
 static inline bool dsm_class_has_groups(enum dsm_policy_id policy, enum dsm_class class)
 {
-	return class <= DSM_PRIMARY || (policy == DSM_POLICY_LIFE && class == DSM_OPLOG);
+	return policy == DSM_POLICY_LIFE ? class != DSM_JOURNAL : class <= DSM_PRIMARY;
 }
 
 /* The group of files of which nothing is known: the middle. */

@@ -436,7 +436,7 @@ static const struct initial_case {
 	{ "life: a primary index", DSM_POLICY_LIFE, 4, DSM_PRIMARY, 2, 2 },
 	{ "life: an oplog", DSM_POLICY_LIFE, 2, DSM_OPLOG, 1, 1 },
 	{ "life: a journal", DSM_POLICY_LIFE, 3, DSM_JOURNAL, 0, 0 },
-	{ "life: another file", DSM_POLICY_LIFE, 3, DSM_OTHER, 0, 0 },
+	{ "life: another file", DSM_POLICY_LIFE, 3, DSM_OTHER, 2, 2 },
 	{ "dsm with one group left", DSM_POLICY_DSM, 1, DSM_COLLECTION, 1, 1 },
 };
 
@@ -480,16 +480,17 @@ static struct dsm_file_window whole(enum dsm_class class, u64 mapped, u64 bottom
 static void life_groups_files_of_all_types_by_what_is_written_of_them(struct kunit *test)
 {
 	const struct dsm_policy_params params = { .policy = DSM_POLICY_LIFE, .groups = 3 };
-	/* hotness -10, -9, 0, 0, 4; the sides are one file's */
+	/* hotness -10, -9, 0, 0, 4, 4; the sides are one file's */
 	struct dsm_file_window file[] = {
 		whole(DSM_COLLECTION, 1 << 20, 512, 512),
 		whole(DSM_OPLOG, 1 << 20, 2048, 0),
 		whole(DSM_INDEX, 1024, 0, 1024),
 		whole(DSM_COLLECTION, 4096, 4000, 96),
 		whole(DSM_PRIMARY, 128, 2048, 0),
+		whole(DSM_OTHER, 128, 2048, 0),
 		whole(DSM_JOURNAL, 128, 9999, 0),
 	};
-	static const u8 group[] = { 1, 1, 2, 2, 3 };
+	static const u8 group[] = { 1, 1, 2, 2, 3, 3 };
 
 	dsm_policy_checkpoint(&params, file, ARRAY_SIZE(file), 1000, &life);
 	for (int i = 0; i < ARRAY_SIZE(group); i++) {
@@ -498,8 +499,8 @@ static void life_groups_files_of_all_types_by_what_is_written_of_them(struct kun
 	}
 	KUNIT_EXPECT_EQ(test, file[0].region[DSM_TOP].hotness, LG(-10));
 	KUNIT_EXPECT_EQ(test, file[4].region[DSM_BOTTOM].hotness, LG(4));
-	KUNIT_EXPECT_EQ(test, file[5].written, 0);
-	expect_next(test, &file[5], 1, 2);
+	KUNIT_EXPECT_EQ(test, file[6].written, 0);
+	expect_next(test, &file[6], 1, 2);
 }
 
 static void what_was_written_before_counts_for_seven_eighths(struct kunit *test)

@@ -121,8 +121,8 @@ static void a_layout_is_the_documented_one(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, layout.groups, c->k);
 	KUNIT_EXPECT_EQ(test, layout.used, c->used);
 	KUNIT_EXPECT_EQ(test, stream(&layout, DSM_UNMAPPED, 1), c->other);
-	KUNIT_EXPECT_EQ(test, stream(&layout, DSM_OTHER, 0),
-			c->policy == DSM_POLICY_LIFE ? c->journal : c->other);
+	KUNIT_EXPECT_EQ(test, stream(&layout, DSM_OTHER, 1),
+			c->policy == DSM_POLICY_LIFE ? c->collection : c->other);
 	KUNIT_EXPECT_EQ(test, stream(&layout, DSM_JOURNAL, 0), c->journal);
 	KUNIT_EXPECT_EQ(test, stream(&layout, DSM_OPLOG, 1), c->oplog);
 	if (c->policy != DSM_POLICY_LIFE) {
@@ -136,9 +136,10 @@ static void a_layout_is_the_documented_one(struct kunit *test)
 				c->collection + further);
 		KUNIT_EXPECT_EQ(test, stream(&layout, DSM_INDEX, group), c->index + further);
 		KUNIT_EXPECT_EQ(test, stream(&layout, DSM_PRIMARY, group), c->index + further);
-		if (c->policy == DSM_POLICY_LIFE)
-			KUNIT_EXPECT_EQ(test, stream(&layout, DSM_OPLOG, group),
-					c->oplog + further);
+		if (c->policy != DSM_POLICY_LIFE)
+			continue;
+		KUNIT_EXPECT_EQ(test, stream(&layout, DSM_OPLOG, group), c->oplog + further);
+		KUNIT_EXPECT_EQ(test, stream(&layout, DSM_OTHER, group), c->oplog + further);
 	}
 }
 
@@ -217,9 +218,8 @@ static void hints_do_not_depend_on_streams(struct kunit *test)
 				WRITE_LIFE_SHORT);
 		KUNIT_EXPECT_EQ(test, dsm_layout_stamp(&layout, DSM_OPLOG, 1).hint,
 				c->policy == DSM_POLICY_LIFE ? c->hint[0] : WRITE_LIFE_SHORT);
-		KUNIT_EXPECT_EQ(test, dsm_layout_stamp(&layout, DSM_OTHER, 0).hint,
-				c->policy == DSM_POLICY_LIFE ? WRITE_LIFE_SHORT :
-							       WRITE_LIFE_NOT_SET);
+		KUNIT_EXPECT_EQ(test, dsm_layout_stamp(&layout, DSM_OTHER, 1).hint,
+				c->policy == DSM_POLICY_LIFE ? c->hint[0] : WRITE_LIFE_NOT_SET);
 		KUNIT_EXPECT_EQ(test, dsm_layout_stamp(&layout, DSM_UNMAPPED, 1).hint,
 				WRITE_LIFE_NOT_SET);
 		KUNIT_EXPECT_EQ(test, WRITE_LIFE_LONG,

@@ -265,7 +265,7 @@ static double best_cut(const double *weight, const int *steps, int n, int from, 
 
 static bool life_known(const struct dsm_file_window *f)
 {
-	return f->class != DSM_JOURNAL && f->class != DSM_OTHER && f->written >= 64 << DSM_WRITTEN_SHIFT;
+	return f->class != DSM_JOURNAL && f->written >= 64 << DSM_WRITTEN_SHIFT;
 }
 
 static bool life_is_right(const struct dsm_policy_params *p, const struct dsm_file_window *before,
@@ -282,7 +282,7 @@ static bool life_is_right(const struct dsm_policy_params *p, const struct dsm_fi
 		const double written = before[i].written * 7.0 / 8 + pages * 256.0;
 		const s32 hotness = f[i].region[0].hotness;
 
-		if (f[i].class == DSM_JOURNAL || f[i].class == DSM_OTHER) {
+		if (f[i].class == DSM_JOURNAL) {
 			right &= !memcmp(&f[i], &before[i], sizeof(f[i]));
 			continue;
 		}
@@ -317,7 +317,7 @@ static bool life_is_right(const struct dsm_policy_params *p, const struct dsm_fi
 			    f[i].region[0].hotness < f[j].region[0].hotness)
 				right &= f[i].region[0].next <= f[j].region[0].next;
 	for (int i = 0; i < n; i++) {
-		if (f[i].class == DSM_JOURNAL || f[i].class == DSM_OTHER || life_known(&f[i]))
+		if (f[i].class == DSM_JOURNAL || life_known(&f[i]))
 			continue;
 		if (!unknown)
 			unknown = f[i].region[0].next;

@@ -122,16 +122,19 @@ pub fn uses(l: &Layout<'_>) -> BTreeMap<u32, Vec<String>> {
     }
     let mut add = |stream: u8, what: String| add(u32::from(stream), what);
     let groups = plan.groups as u8;
+    let unmapped = if plan.by_life {
+        "unmapped"
+    } else {
+        "other, unmapped"
+    };
+    add(plan.other, unmapped.into());
+    add(plan.journal, "journal".into());
     if plan.by_life {
-        add(plan.other, "unmapped".into());
-        add(plan.journal, "journal, other".into());
         for g in 0..groups {
             add(plan.collection + g, format!("group {}", g + 1));
         }
         return uses;
     }
-    add(plan.other, "other, unmapped".into());
-    add(plan.journal, "journal".into());
     for (first, what) in [(plan.collection, "collection"), (plan.index, "index")] {
         for g in 0..groups {
             add(
@@ -209,13 +212,7 @@ mod tests {
         assert_eq!(text("dsm", 3, 4, 11)[0], "4 other, unmapped");
         assert_eq!(
             text("life", 3, 1, 8),
-            [
-                "1 unmapped",
-                "2 journal, other",
-                "3 group 1",
-                "4 group 2",
-                "5 group 3"
-            ]
+            ["1 unmapped", "2 journal", "3 group 1", "4 group 2", "5 group 3"]
         );
     }
 
@@ -226,18 +223,14 @@ mod tests {
         assert_eq!(p.stream(Class::Index, Some(3)), 8);
         assert_eq!(p.stream(Class::Index, None), 2);
         assert_eq!(p.stream(Class::Journal, Some(0)), 2);
-        assert_eq!((p.stream(Class::Other, Some(0)), p.unmapped()), (1, 1));
+        assert_eq!((p.stream(Class::Other, None), p.unmapped()), (1, 1));
         assert_eq!(plan("dsm", 3, 1, 7).groups(), 2, "K is lowered to what fits");
         assert_eq!(plan("dsm", 3, 1, 5).groups(), 1);
         let p = plan("life", 3, 4, 11);
-        for class in [Class::Collection, Class::Index, Class::Primary, Class::Oplog] {
+        for class in Class::ALL.iter().copied().filter(|&c| c != Class::Journal) {
             assert_eq!([1, 2, 3].map(|g| p.stream(class, Some(g))), [6, 7, 8]);
         }
-        assert_eq!(
-            [Class::Journal, Class::Other].map(|c| p.stream(c, Some(0))),
-            [5, 5]
-        );
-        assert_eq!(p.unmapped(), 4);
+        assert_eq!((p.unmapped(), p.stream(Class::Journal, None)), (4, 5));
         assert_eq!(plan("life", 5, 1, 5).groups(), 3);
         assert_eq!(plan("none", 3, 1, 8).stream(Class::Index, Some(1)), 0);
     }
@@ -254,13 +247,13 @@ mod tests {
         );
         assert_eq!(
             text("life", 3, 1, 4),
-            ["1 unmapped", "2 journal, other", "3 group 1", "4 group 2"]
+            ["1 unmapped", "2 journal", "3 group 1", "4 group 2"]
         );
         assert_eq!(
             text("life", 3, 1, 3),
-            ["1 unmapped, journal, other", "2 group 1", "3 group 2"]
+            ["1 unmapped, journal", "2 group 1", "3 group 2"]
         );
-        assert_eq!(text("life", 3, 1, 2), ["1 unmapped, journal, other", "2 group 1"]);
+        assert_eq!(text("life", 3, 1, 2), ["1 unmapped, journal", "2 group 1"]);
         assert_eq!(text("life", 3, 1, 1), ["0 not stamped"]);
         assert_eq!(text("dsm", 3, 1, 1), ["0 not stamped"]);
         assert_eq!(text("dsm", 3, 1, 0), ["0 not stamped"]);

@@ -229,11 +229,7 @@ impl KernelPlacement {
         for side in 0..2 {
             let group = w.state.region[side].next;
             let group = (group != ffi::GROUP_PRIMARY).then_some(u32::from(group));
-            let stream = match file.is_known() {
-                true => self.plan.stream(file.class, group),
-                false => self.plan.unmapped(),
-            };
-            w.stream[side] = stream as Stream;
+            w.stream[side] = self.plan.stream(file.class, group) as Stream;
         }
     }
 
@@ -305,11 +301,8 @@ impl KernelPlacement {
 impl Policy for KernelPlacement {
     fn named(&mut self, files: &Files, file: FileNo, _us: u64) {
         let of = files.get(file);
-        if self
-            .files
-            .get(&file)
-            .is_none_or(|w| w.state.class != of.class as u8)
-        {
+        let had = self.files.get(&file).map(|w| w.state.class);
+        if of.is_known() && had != Some(of.class as u8) {
             self.files.insert(file, self.initial(of));
         }
     }
@@ -321,7 +314,7 @@ impl Policy for KernelPlacement {
     fn place(&mut self, files: &Files, file: FileNo, page: u32) -> Stream {
         let side = usize::from(files.get(file).is_top(page));
         let Some(w) = self.files.get_mut(&file) else {
-            return 0;
+            return self.plan.unmapped() as Stream;
         };
         w.pages[side] += 1;
         w.low[side] = w.low[side].min(page);
