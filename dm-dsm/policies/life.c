@@ -34,13 +34,22 @@ static bool dsm_life_known(const struct dsm_file_window *file)
 	       file->written >= DSM_LIFE_KNOWN;
 }
 
+/*
+ * WiredTiger's own files go with what is as hot.  They are few pages, rewritten at each
+ * checkpoint, which would otherwise be a group.
+ */
+static bool dsm_life_decides(const struct dsm_file_window *file)
+{
+	return dsm_life_known(file) && file->class != DSM_OTHER;
+}
+
 static s32 dsm_life_hotness(const struct dsm_file_window *file)
 {
 	return dsm_lg(file->written) - dsm_lg(max(file->mapped, 1ULL)) -
 	       (DSM_WRITTEN_SHIFT << DSM_HOTNESS_SHIFT);
 }
 
-/* Counts the window, and says between which hotnesses the known files are. */
+/* Counts the window, and says between which hotnesses those are that decide. */
 static void dsm_life_measure(struct dsm_file_window *files, size_t nr_files,
 			     s32 *low, s32 *high)
 {
@@ -62,6 +71,8 @@ static void dsm_life_measure(struct dsm_file_window *files, size_t nr_files,
 		hotness = dsm_life_hotness(file);
 		file->region[DSM_BOTTOM].hotness = hotness;
 		file->region[DSM_TOP].hotness = hotness;
+		if (!dsm_life_decides(file))
+			continue;
 		*low = min(*low, hotness);
 		*high = max(*high, hotness);
 	}
@@ -69,7 +80,7 @@ static void dsm_life_measure(struct dsm_file_window *files, size_t nr_files,
 
 static unsigned int dsm_life_bin(const struct dsm_file_window *file, s32 low, s32 high)
 {
-	u64 above = (s64)file->region[DSM_BOTTOM].hotness - low;
+	u64 above = (s64)clamp(file->region[DSM_BOTTOM].hotness, low, high) - low;
 
 	return div64_u64(above * (DSM_LIFE_BINS - 1), max((s64)high - low, 1LL));
 }
@@ -85,7 +96,7 @@ static void dsm_life_sum(struct dsm_life *life, const struct dsm_file_window *fi
 
 	for (size_t i = 0; i < nr_files; i++) {
 		cond_resched();
-		if (!dsm_life_known(&files[i]))
+		if (!dsm_life_decides(&files[i]))
 			continue;
 		life->below[dsm_life_bin(&files[i], low, high) + 1].weight += files[i].written;
 		total += files[i].written;
@@ -154,14 +165,11 @@ void dsm_life_checkpoint(const struct dsm_policy_params *params,
 			 struct dsm_life *life)
 {
 	const struct dsm_life_moments *all = &life->below[DSM_LIFE_BINS];
-	u8 unknown, group;
+	u8 unknown = dsm_life_initial(params), group;
 	s32 low, high;
 
 	dsm_life_measure(files, nr_files, &low, &high);
-	if (low >= high) {
-		memset(life->group, dsm_life_initial(params), sizeof(life->group));
-		unknown = dsm_life_initial(params);
-	} else {
+	if (low < high) {
 		dsm_life_sum(life, files, nr_files, low, high);
 		dsm_life_cut(life, params->groups);
 		unknown = life->group[div64_u64(all->first, all->weight)];
@@ -173,7 +181,7 @@ void dsm_life_checkpoint(const struct dsm_policy_params *params,
 		cond_resched();
 		if (!dsm_class_has_groups(DSM_POLICY_LIFE, file->class))
 			continue;
-		group = dsm_life_known(file) ?
+		group = low < high && dsm_life_known(file) ?
 			life->group[dsm_life_bin(file, low, high)] : unknown;
 		for (int side = 0; side < DSM_NR_SIDES; side++) {
 			file->region[side].group = group;

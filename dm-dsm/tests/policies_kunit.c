@@ -480,14 +480,14 @@ static struct dsm_file_window whole(enum dsm_class class, u64 mapped, u64 bottom
 static void life_groups_files_of_all_types_by_what_is_written_of_them(struct kunit *test)
 {
 	const struct dsm_policy_params params = { .policy = DSM_POLICY_LIFE, .groups = 3 };
-	/* hotness -10, -9, 0, 0, 4, 4; the sides are one file's */
+	/* hotness -10, -9, 0, 0, 4, and 9, which decides nothing; the sides are one file's */
 	struct dsm_file_window file[] = {
 		whole(DSM_COLLECTION, 1 << 20, 512, 512),
 		whole(DSM_OPLOG, 1 << 20, 2048, 0),
 		whole(DSM_INDEX, 1024, 0, 1024),
 		whole(DSM_COLLECTION, 4096, 4000, 96),
 		whole(DSM_PRIMARY, 128, 2048, 0),
-		whole(DSM_OTHER, 128, 2048, 0),
+		whole(DSM_OTHER, 32, 20000, 0),
 		whole(DSM_JOURNAL, 128, 9999, 0),
 	};
 	static const u8 group[] = { 1, 1, 2, 2, 3, 3 };

@@ -236,6 +236,7 @@ static void random_windows(void)
  */
 static int step_of(s32 hotness, s32 low, s32 high)
 {
+	hotness = hotness < low ? low : hotness > high ? high : hotness;
 	return high > low ? ((s64)hotness - low) * (DSM_LIFE_BINS - 1) / ((s64)high - low) : 0;
 }
 
@@ -293,11 +294,13 @@ static bool life_is_right(const struct dsm_policy_params *p, const struct dsm_fi
 			continue;
 		*worst = fmax(*worst, fabs(real(hotness) -
 					   log2(f[i].written / 256.0 / fmax(f[i].mapped, 1))));
+		if (f[i].class == DSM_OTHER)
+			continue;
 		low = hotness < low ? hotness : low;
 		high = hotness > high ? hotness : high;
 	}
 	for (int i = 0; i < n; i++) {
-		if (!life_known(&f[i]))
+		if (!life_known(&f[i]) || f[i].class == DSM_OTHER)
 			continue;
 		steps[known] = step_of(f[i].region[0].hotness, low, high);
 		weight[steps[known]] += f[i].written;
