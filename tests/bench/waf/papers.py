@@ -137,6 +137,10 @@ class Trace:
         return sum(length for _, _, _, length in self.writes())
 
 
+# What dsmctl calls what is in no file
+FILE_SYSTEM = "(file system)"
+
+
 class Writer:
     """Writes a recording (userspace/simulate/src/trace/recording.rs has the form): each file has
     4 TiB of the device for itself."""
@@ -166,6 +170,8 @@ class Writer:
         """Offsets and lengths, in sectors"""
         if name not in self.ids:
             self.ids[name], self.files = self.files, self.files + 1
+        if name.endswith(FILE_SYSTEM):
+            return
         path = name.encode()
         self.record("F", self.ids[name], len(path))
         self.out += path
@@ -211,6 +217,8 @@ def difference(to, since):
 def beside(traces):
     """One recording of several: of the names in it, each has the number of its own in front."""
     w = Writer()
+    for n in range(len(traces)):	# first, as offsets of what is in no file are those of the device
+        w.everywhere(f"{n}/{FILE_SYSTEM}")
     for n, trace in enumerate(traces):
         extents = defaultdict(list)
         for name, offset, length in trace.load:
