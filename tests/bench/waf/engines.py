@@ -57,10 +57,8 @@ COMBINED = {"mariadb": innodb, "postgresql": pgbench}
 class Recording(waf.Recording):
     """Of an engine: it has rules, and no list of indexes."""
 
-    engine = None	# as the line says
-
     def __init__(self, line):
-        self.workload, self.seed, self.engine, path = line.split()
+        self.workload, self.seed, self.program, path = line.split()
         self.path = Path(path)
         self.primary = []
 
@@ -69,7 +67,7 @@ class Recording(waf.Recording):
         return self.simulate(dsmctl, policies, **options)
 
     def shipped(self):
-        return RULES / f"{SHIPPED[self.engine]}.toml"
+        return RULES / f"{SHIPPED[self.program]}.toml"
 
     def objects(self, dsmctl, rules):
         """How often each is updated"""
@@ -105,7 +103,7 @@ def play(dsmctl, out, seeds):
         runs = [r.play(dsmctl, POLICIES, r.shipped(), op=op, gc=gc) for r in seeds]
         nones = [run["none"]["waf"] for run in runs]
         cells = {policy: cell(runs, nones, policy) for policy in POLICIES}
-        combined = [COMBINED.get(r.engine, lambda _: ([], {}))(r) for r in seeds]
+        combined = [COMBINED.get(r.program, lambda _: ([], {}))(r) for r in seeds]
         for combination in [APART] + combined[0][0]:
             runs = []
             for r, (_, files) in zip(seeds, combined):
@@ -120,8 +118,8 @@ def play(dsmctl, out, seeds):
 def measure(dsmctl, out, seeds):
     """The paper's Tables 1 and 2 for one engine: shipped objects, and those of the combinations."""
     rules = {"shipped": seeds[0].shipped()}
-    if seeds[0].engine in COMBINED:
-        combinations, files = COMBINED[seeds[0].engine](seeds[0])
+    if seeds[0].program in COMBINED:
+        combinations, files = COMBINED[seeds[0].program](seeds[0])
         rules["combined"] = out / "objects.toml"
         write_rules(rules["combined"], ", ".join(files), files)
     found = {}

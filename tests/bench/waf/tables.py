@@ -386,7 +386,7 @@ def papers_hot(found):
     return table(["GC"] + [f"`{p}`".replace(":streams=2`", "`, 2 streams").replace(":groups=2`", "`, 2 groups") for p in hot["greedy"]], rows)
 
 
-# Rows of other engines; a policy of rules differs by engine, and RocksDB has one of files.
+# A row is of one policy, or of a combination of objects for each engine that has one.
 ENGINES = {
     "none": "none", "a stream for the log: doublewrite buffer, WAL": {"MariaDB": "H1", "PostgreSQL": "W1"},
     "the paper's best combination of objects": {"MariaDB": "H1, H2, C1, C2", "PostgreSQL": "W1+W2, H, C"},
