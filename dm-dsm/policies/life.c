@@ -35,8 +35,8 @@ static bool dsm_life_known(const struct dsm_file_window *file)
 }
 
 /*
- * WiredTiger's own files go with what is as hot.  They are few pages, rewritten at each
- * checkpoint, which would otherwise be a group.
+ * WiredTiger's own files join the files that are as hot.  They are few pages, rewritten at
+ * each checkpoint, and would otherwise take a group for themselves.
  */
 static bool dsm_life_decides(const struct dsm_file_window *file)
 {
@@ -49,7 +49,7 @@ static s32 dsm_life_hotness(const struct dsm_file_window *file)
 	       (DSM_WRITTEN_SHIFT << DSM_HOTNESS_SHIFT);
 }
 
-/* Counts the window, and says between which hotnesses those are that decide. */
+/* Counts the window.  From @low to @high is the hotness of the files that decide. */
 static void dsm_life_measure(struct dsm_file_window *files, size_t nr_files,
 			     s32 *low, s32 *high)
 {

@@ -151,7 +151,7 @@ is 'three: journal with other' "$(lower 3)" 'file 1 3 3'
 message t set policy life
 is 'life on eight: five of them' "$(lower 8)" 'life 3 5 4'
 is 'life on four: K = 2' "$(lower 4)" 'life 2 4 3'
-is 'life on three: journal with other' "$(lower 3)" 'life 2 3 2'
+is 'life on three: journal with unmapped' "$(lower 3)" 'life 2 3 2'
 is 'life on two: K = 1' "$(lower 2)" 'life 1 2 2'
 message t set policy dsm
 is 'two: collections with indexes' "$(lower 2)" 'file 1 2 2'
