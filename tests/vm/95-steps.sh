@@ -166,8 +166,12 @@ find_out() {
 dsmctl set v discard on
 dsmctl set v discard_granularity 65536
 before=$(dmsetup table v)
+# It stops itself where it is to discard. By itself strace would be the parent, and $! its number.
+strace -v -o /tmp/trace -e trace=ioctl "${probe[@]}" >/dev/null 2>&1
+late=$(grep -n 'message="discard ' /tmp/trace | head -n 1 | cut -d: -f1)
+matches 'the probe discards' "$late" '^[0-9]+$'
 killed_late() {
-	"${probe[@]}" >/dev/null 2>&1 &
+	strace -D -q -o /dev/null -e trace=ioctl -e "inject=ioctl:signal=STOP:when=$late" "${probe[@]}" >/dev/null 2>&1 &
 	until_true '[[ $(field v files) == 1 && $(dmsetup table v) == *discard_alignment\ 4096* ]]'
 	refused 'one at a time' 'another dsmctl is at work on the device' dsmctl withdraw v
 	is 'while it runs, doctor says nothing' "$(find_out)" ''
