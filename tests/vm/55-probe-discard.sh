@@ -60,11 +60,11 @@ is 'and the file system' "$(find /mnt -type f | sort | xargs)" '/mnt/beside /mnt
 
 # Interrupted, nothing is left.
 used() { df -k --output=used /mnt | tail -n 1; }
+late=$(discard_ioctl dsmctl probe-discard t --filler 0 --wait 0 --limit 86400)
+matches 'the probe discards' "$late" '^[0-9]+$'
 before=$(used)
-dsmctl probe-discard t --filler 0 --wait 0 >/dev/null 2>/tmp/said &
-until_true '[[ $(field t files) == 1 ]]'
-kill -INT $!
-wait $!
+strace -o /dev/null -e trace=ioctl -e "inject=ioctl:signal=INT:when=$late" \
+	dsmctl probe-discard t --filler 0 --wait 0 --limit 86400 >/dev/null 2>/tmp/said
 is 'an interrupted one ends' "$?" 1
 matches 'and says so' "$(cat /tmp/said)" 'interrupted; the scratch file is gone, and the device is as it was'
 # The other file's extents take some blocks more.

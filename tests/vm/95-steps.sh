@@ -166,9 +166,8 @@ find_out() {
 dsmctl set v discard on
 dsmctl set v discard_granularity 65536
 before=$(dmsetup table v)
-# It stops itself where it is to discard. By itself strace would be the parent, and $! its number.
-strace -v -o /tmp/trace -e trace=ioctl "${probe[@]}" >/dev/null 2>&1
-late=$(grep -n 'message="discard ' /tmp/trace | head -n 1 | cut -d: -f1)
+# It stops where it is about to discard. Without -D strace would be the parent, and $! its number.
+late=$(discard_ioctl "${probe[@]}")
 matches 'the probe discards' "$late" '^[0-9]+$'
 killed_late() {
 	strace -D -q -o /dev/null -e trace=ioctl -e "inject=ioctl:signal=STOP:when=$late" "${probe[@]}" >/dev/null 2>&1 &

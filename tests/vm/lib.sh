@@ -129,6 +129,13 @@ until_true() {
 	done
 }
 
+# discard_ioctl COMMAND...: runs COMMAND, a probe, and prints the number of the ioctl that sends
+# its first discard. There strace can stop or interrupt a later run, however fast it is.
+discard_ioctl() {
+	strace -v -o /tmp/trace -e trace=ioctl "$@" >/dev/null 2>&1
+	grep -n 'message="discard ' /tmp/trace | head -n 1 | cut -d: -f1
+}
+
 # snooze SECONDS: sleeps without a process
 exec {snoozer}<> <(:)
 snooze() { read -rt "$1" -u "$snoozer" _ || true; }
