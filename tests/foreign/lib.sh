@@ -9,8 +9,11 @@ foreign=$checkout/tests/foreign
 
 more_recipes() {
 	case $1 in
-	foreign) echo recipes/foreign packages/foreign packages/guest packages/kernels ;;
-	wiredtiger-arm64) more_recipes foreign; echo recipes/wiredtiger-arm64 ../bed/packages/wiredtiger.pip ;;
+	foreign) echo recipes/foreign packages/foreign packages/kernels ;;
+	guest-arm64) echo recipes/guest-arm64 packages/guest ;;
+	wiredtiger-arm64) more_recipes foreign
+		more_recipes guest-arm64
+		echo recipes/wiredtiger-arm64 ../bed/packages/wiredtiger.pip ;;
 	esac
 }
 

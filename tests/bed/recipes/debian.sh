@@ -20,6 +20,49 @@ sources() {
 # The machine's way to the network (proxy, certificates, dates).
 apt_network() { apt-config dump | grep -E '^Acquire::(https?|Check-Date|Check-Valid-Until|Retries)\b' || true; }
 
+# own_apt DIR ARCHITECTURE SUITE...: from here on apt has a configuration of its own, in DIR,
+# with these suites, for amd64 and ARCHITECTURE. Of the machine's it has the network only:
+# that of a container often keeps no index, without which each command reads all lists
+# again. A suite that the mirror does not have is left out.
+own_apt() {
+	local dir=$1 architecture=$2 each
+
+	shift 2
+	mkdir -p "$dir"/{lists,archives}/partial
+	touch "$dir/status"
+	for each; do
+		echo "deb [signed-by=$keyring] $DSM_MIRROR $each main"
+	done >"$dir/sources.list"
+	apt_network >"$dir/apt.conf"
+	cat >>"$dir/apt.conf" <<-EOF
+		APT::Architecture "amd64";
+		APT::Architectures { "amd64"; "$architecture"; };
+		APT::Sandbox::User "root";
+		Acquire::Languages "none";
+		Dir::State "$dir";
+		Dir::State::status "$dir/status";
+		Dir::Cache "$dir";
+		Dir::Etc::main "/dev/null";
+		Dir::Etc::parts "/dev/null";
+		Dir::Etc::preferences "/dev/null";
+		Dir::Etc::preferencesparts "/dev/null";
+		Dir::Etc::sourcelist "$dir/sources.list";
+		Dir::Etc::sourceparts "/dev/null";
+	EOF
+	export APT_CONFIG=$dir/apt.conf
+	apt-get -q update || true
+}
+
+# download DIR PACKAGE...: into DIR
+download() { (cd "$1" && apt-get -q download "${@:2}"); }
+
+# unpack DIR ROOT: the packages that lie in DIR, which are not installed: no script of theirs runs
+unpack() {
+	printf '%s\0' "$1"/*.deb | xargs -0 -P "$(nproc)" -I{} bash -o pipefail -c \
+		'dpkg-deb --fsys-tarfile "$1" | tar -x --keep-directory-symlink -C "$2"' unpack {} "$2"
+	rm "$1"/*.deb
+}
+
 # debian_root DEST VARIANT PACKAGES [MMDEBSTRAP-OPTION...]
 debian_root() {
 	local dest=$1 variant=$2 include=$3 line network=()
