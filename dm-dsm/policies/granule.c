@@ -49,4 +49,3 @@ u32 dsm_granule_first(const struct dsm_granule *g, u64 base)
 {
 	return dsm_align_up(g, base, 0);
 }
-
