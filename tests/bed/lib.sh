@@ -4,6 +4,7 @@
 # Shared by the commands in this folder: the cache, what is kept in it, and
 # the way into the tools root. To be sourced.
 
+! declare -F in_tools >/dev/null || return 0
 bed=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 checkout=$(cd "$bed/../.." && pwd -P)
 cache=$(realpath -m "${DSM_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/dm-dsm}")
@@ -372,3 +373,7 @@ in_root() {
 		--unsetenv LD_LIBRARY_PATH --unsetenv LD_PRELOAD \
 		--unsetenv RUSTUP_TOOLCHAIN --unsetenv RUSTC_WRAPPER -- "${timed[@]}" "$@"
 }
+
+# A function of the same name in a script would be called here, too.
+# shellcheck disable=SC2046 # words
+readonly -f $(sed -n 's/^\([a-z_]*\)() .*/\1/p' "${BASH_SOURCE[0]}" | grep -vx more_recipes)

@@ -76,7 +76,7 @@ in_system() {
 # ---- the copy $root of a system --------------------------------------------------------
 
 kernels() { (cd "$root/usr/lib/modules" && ls); }
-apt_install() { in_system "$root" apt-get -q install -y --no-install-recommends "$@"; }
+install_in_root() { in_system "$root" apt-get -q install -y --no-install-recommends "$@"; }
 
 # snapshot: every path, less what keeps a record of the past, and DKMS's own key
 snapshot() {
