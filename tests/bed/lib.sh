@@ -58,9 +58,9 @@ forget_unused() {
 
 # build NAME DIR: runs recipes/NAME under a lock and gives its result the
 # final name only when it is complete. The recipe has a PID namespace so that
-# an interrupted build takes all its children along. Its first process waits for those that
-# have lost their parent, which bwrap leaves behind: they count as what is waited for, and so
-# are not to count themselves, see set_timed.
+# an interrupted build takes all its children along. The first process of that namespace
+# inherits the processes that bwrap leaves behind, and waits for them, so their processor time
+# is part of its own: nothing is written to DSM_TIMES, which would count it twice.
 build() {
 	local name=$1 dir=$2 partial=$2.partial log=$cache/$1.log start=$SECONDS lock child
 
@@ -72,13 +72,14 @@ build() {
 	rm -rf --one-file-system "$partial"
 	# shellcheck disable=SC2016
 	env -u DSM_TIMES unshare --pid --fork --kill-child --mount-proc bash -c '
+		status=0
 		"$@" || status=$?
 		for ((i = 0; i < 50; i++)); do
 			read -r left </proc/1/task/1/children
 			[[ $left ]] || break
 			sleep 0.1
 		done
-		exit "${status:-0}"' recipe "$bed/recipes/$name" "$partial" >"$log" 2>&1 </dev/null &
+		exit $status' recipe "$bed/recipes/$name" "$partial" >"$log" 2>&1 </dev/null &
 	child=$!
 	trap 'kill -KILL $child 2>/dev/null; exit 130' INT TERM
 	wait "$child" || { tail -n 20 "$log" >&2; die "$name: failed after $((SECONDS - start)) s"; }

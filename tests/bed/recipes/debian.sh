@@ -7,15 +7,12 @@
 # mirror that every machine has, so the choice of versions does not depend on
 # which of Debian's other archives are within reach.
 
-suite=trixie
+suites=(trixie trixie-backports)	# the first is the release
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 
 packages() { grep -v '^#' "$1" | paste -sd,; }
 
-sources() {
-	printf "deb [signed-by=$keyring] %s %s main\n" \
-		"$DSM_MIRROR" "$suite" "$DSM_MIRROR" "$suite-backports"
-}
+sources() { printf "deb [signed-by=$keyring] $DSM_MIRROR %s main\n" "$@"; } # SUITE...
 
 # The machine's way to the network (proxy, certificates, dates).
 apt_network() { apt-config dump | grep -E '^Acquire::(https?|Check-Date|Check-Valid-Until|Retries)\b' || true; }
@@ -25,14 +22,12 @@ apt_network() { apt-config dump | grep -E '^Acquire::(https?|Check-Date|Check-Va
 # that of a container often keeps no index, without which each command reads all lists
 # again. A suite that the mirror does not have is left out.
 own_apt() {
-	local dir=$1 architecture=$2 each
+	local dir=$1 architecture=$2
 
 	shift 2
 	mkdir -p "$dir"/{lists,archives}/partial
 	touch "$dir/status"
-	for each; do
-		echo "deb [signed-by=$keyring] $DSM_MIRROR $each main"
-	done >"$dir/sources.list"
+	sources "$@" >"$dir/sources.list"
 	apt_network >"$dir/apt.conf"
 	cat >>"$dir/apt.conf" <<-EOF
 		APT::Architecture "amd64";
@@ -71,12 +66,12 @@ debian_root() {
 	while read -r line; do
 		network+=(--aptopt="$line")
 	done < <(apt_network)
-	sources | mmdebstrap --mode=root --format=directory --variant="$variant" \
+	sources "${suites[@]}" | mmdebstrap --mode=root --format=directory --variant="$variant" \
 		"${network[@]}" --aptopt='Acquire::Languages "none"' \
 		--dpkgopt=force-unsafe-io \
 		--dpkgopt='path-exclude=/usr/share/doc/*' \
 		--dpkgopt='path-exclude=/usr/share/info/*' \
 		--dpkgopt='path-exclude=/usr/share/locale/*' \
 		--dpkgopt='path-exclude=/usr/share/man/*' \
-		--include="$include" "$@" "$suite" "$dest" -
+		--include="$include" "$@" "${suites[0]}" "$dest" -
 }
